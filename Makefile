@@ -1,0 +1,74 @@
+# Onceback. Every command works on a machine with Python 3.11 or newer and nothing else set up.
+# `make demo` is the one to begin with.
+
+PYTHON ?= python3
+BIN := .venv/bin
+MAKE_VENV := $(PYTHON) demo/venv.py
+LOCK_INPUTS := pyproject.toml requirements.lock requirements-build.lock hatch_build.py
+
+.DELETE_ON_ERROR:
+.PHONY: help demo demo-reset test check format bench replay lock clean
+
+help:
+	@echo "make demo                start the whole of Onceback with one believable merchant, here on this machine"
+	@echo "make demo-reset          forget what was done in the demo and start over at the next make demo"
+	@echo "make test                check the code and run every test, in a browser too"
+	@echo "make check               lint, types, import rules, templates"
+	@echo "make format              let the formatter rewrite the code"
+	@echo "make bench               measure, print a table and write build/bench.json"
+	@echo "make replay FILE=...     turn a month of a real ledger into returns and refunds, and add up both sides"
+	@echo "make lock                write the lock files again (LOCK_ARGS=--upgrade takes newer releases)"
+	@echo "make clean               remove what was built; the demo's data stays (see make demo-reset)"
+
+demo: .venv/.installed-run
+	@$(BIN)/python -m demo
+
+demo-reset: .venv/.installed-run
+	@$(BIN)/python -m demo --reset
+
+test: .venv/.installed-dev
+	@$(BIN)/python -m demo.browser
+	@$(MAKE) --no-print-directory check
+	$(BIN)/pytest
+
+check: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/djlint templates --lint --quiet
+
+format: .venv/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.installed-run
+	@$(BIN)/python -m bench
+
+replay: .venv/.installed-run
+	@test -n "$(FILE)" || { echo "Name the ledger file: make replay FILE=../shared/data/online-retail-2010-12.csv" >&2; exit 2; }
+	@$(BIN)/python -m demo.replay "$(FILE)"
+
+# The lock files name versions and hashes and no address, so that they hold wherever packages are served from.
+UV := build/lock/bin/uv
+COMPILE = $(UV) pip compile --no-config --universal --python-version 3.11 --generate-hashes \
+	--only-binary :all: --no-emit-index-url --quiet --custom-compile-command "make lock" $(LOCK_ARGS)
+
+lock: $(UV)
+	$(COMPILE) pyproject.toml --extra local --group dev --output-file requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra local --constraint requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+
+$(UV):
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet --only-binary :all: uv==0.13.8
+
+.venv/.installed-run: $(LOCK_INPUTS)
+	@$(MAKE_VENV) $@ requirements.lock requirements-build.lock
+
+.venv/.installed-dev: $(LOCK_INPUTS) requirements-dev.lock
+	@$(MAKE_VENV) $@ requirements-dev.lock
+
+clean:
+	rm -rf .venv build dist static/vendor test-results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
