@@ -1,9 +1,12 @@
 # Onceback. Every command works on a machine with Python 3.11 or newer and nothing else set up.
 # `make demo` is the one to begin with.
 
-PYTHON ?= python3
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(or $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
-MAKE_VENV := $(PYTHON) demo/venv.py
+MAKE_VENV = command -v $(PYTHON) >/dev/null || { echo "Onceback needs Python 3.11 or newer: install it first." >&2; exit 2; }; \
+	$(PYTHON) demo/venv.py
 LOCK_INPUTS := pyproject.toml requirements.lock requirements-build.lock hatch_build.py
 
 .DELETE_ON_ERROR:

@@ -1,9 +1,7 @@
 """Makes .venv from the lock files:  python3 demo/venv.py STAMP LOCK...
 
-Imports only the standard library, and its syntax is that of old Pythons, so that an old one can say what is wrong.
+Imports only the standard library and keeps to the syntax of Python 3.5, so that an old Python can say what is wrong.
 """
-
-from __future__ import print_function
 
 import os
 import shutil
