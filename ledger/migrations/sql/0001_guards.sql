@@ -1,0 +1,184 @@
+-- Triggers. Those that move balances and states run as the owner, who has no login at run time, cannot bypass row-level
+-- security, and sees only the tenant of the transaction. Nobody holds UPDATE on what they move.
+
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
+END $$;
+
+DO $$
+DECLARE name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['transfers', 'line_claims', 'cap_entries', 'events', 'approvals', 'attempts',
+        'attempt_results', 'looks', 'entitlements', 'evidence', 'photos', 'policies', 'conversations', 'notes',
+        'order_conflicts', 'intent_transitions', 'idempotency_keys']
+    LOOP
+        EXECUTE format('CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', name);
+        EXECUTE format('CREATE TRIGGER never_emptied BEFORE TRUNCATE ON %I FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()', name);
+    END LOOP;
+END $$;
+
+CREATE FUNCTION apply_transfer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE captures SET
+        available_minor = available_minor
+            + CASE WHEN NEW.to_balance = 'available' THEN NEW.amount_minor WHEN NEW.from_balance = 'available' THEN -NEW.amount_minor ELSE 0 END,
+        reserved_minor = reserved_minor
+            + CASE WHEN NEW.to_balance = 'reserved' THEN NEW.amount_minor WHEN NEW.from_balance = 'reserved' THEN -NEW.amount_minor ELSE 0 END,
+        refunded_minor = refunded_minor
+            + CASE WHEN NEW.to_balance = 'refunded' THEN NEW.amount_minor WHEN NEW.from_balance = 'refunded' THEN -NEW.amount_minor ELSE 0 END,
+        disputed_minor = disputed_minor
+            + CASE WHEN NEW.to_balance = 'disputed' THEN NEW.amount_minor WHEN NEW.from_balance = 'disputed' THEN -NEW.amount_minor ELSE 0 END
+    WHERE merchant_id = NEW.merchant_id AND capture_id = NEW.capture_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'transfer names no capture of this merchant' USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    -- What leaves "reserved" for an intent is what that intent put there, whole and once.
+    IF NEW.step IN ('settle', 'release', 'reverse') THEN
+        PERFORM 1 FROM transfers WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
+            AND step = CASE NEW.step WHEN 'reverse' THEN 'settle' ELSE 'reserve' END
+            AND capture_id = NEW.capture_id AND amount_minor = NEW.amount_minor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'step % has no matching earlier step', NEW.step USING ERRCODE = 'check_violation';
+        END IF;
+        PERFORM 1 FROM transfers WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
+            AND step = CASE NEW.step WHEN 'settle' THEN 'release' WHEN 'release' THEN 'settle' ELSE '' END;
+        IF FOUND THEN
+            RAISE EXCEPTION 'an intent settles or releases, never both' USING ERRCODE = 'check_violation';
+        END IF;
+    ELSIF NEW.step = 'reserve' THEN
+        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND amount_minor = NEW.amount_minor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a reservation is for exactly the amount of its intent' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER moves_balances AFTER INSERT ON transfers FOR EACH ROW EXECUTE FUNCTION apply_transfer();
+
+CREATE FUNCTION apply_line_claim() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NEW.step = 'release' THEN
+        PERFORM 1 FROM line_claims WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
+            AND line_id = NEW.line_id AND step = 'claim' AND amount_minor = -NEW.amount_minor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a release gives back exactly what was claimed' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    UPDATE order_lines SET claimed_minor = claimed_minor + NEW.amount_minor
+    WHERE merchant_id = NEW.merchant_id AND line_id = NEW.line_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'claim names no line of this merchant' USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER moves_claimed AFTER INSERT ON line_claims FOR EACH ROW EXECUTE FUNCTION apply_line_claim();
+
+-- A reservation over the cap inserts no row and raises nothing: the caller sees 0 rows and holds the intent.
+CREATE FUNCTION apply_cap_entry() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NEW.step = 'return' THEN
+        PERFORM 1 FROM cap_entries WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND step = 'reserve'
+            AND amount_minor = -NEW.amount_minor AND currency = NEW.currency AND business_day = NEW.business_day;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a return gives back exactly what was reserved' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    UPDATE cap_days SET used_minor = used_minor + NEW.amount_minor
+    WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency AND business_day = NEW.business_day
+        AND used_minor + NEW.amount_minor <= limit_minor;
+    IF FOUND THEN
+        RETURN NEW;
+    END IF;
+    INSERT INTO cap_days (merchant_id, currency, business_day, limit_minor)
+        SELECT merchant_id, currency, NEW.business_day, limit_minor FROM caps
+        WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency
+        ON CONFLICT DO NOTHING;
+    UPDATE cap_days SET used_minor = used_minor + NEW.amount_minor
+    WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency AND business_day = NEW.business_day
+        AND used_minor + NEW.amount_minor <= limit_minor;
+    RETURN CASE WHEN FOUND THEN NEW END;
+END $$;
+CREATE TRIGGER moves_cap BEFORE INSERT ON cap_entries FOR EACH ROW EXECUTE FUNCTION apply_cap_entry();
+
+-- P5. The event moves the intent. Two who race meet at the row lock of the case; the later finds another state and fails.
+CREATE FUNCTION apply_event() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE cases SET head_number = NEW.number, head_hash = NEW.hash, stage = COALESCE(NEW.case_stage, stage)
+    WHERE merchant_id = NEW.merchant_id AND case_id = NEW.case_id AND head_number = NEW.number - 1
+        AND head_hash IS NOT DISTINCT FROM NEW.previous_hash;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'event does not follow the last one of its case' USING ERRCODE = 'serialization_failure';
+    END IF;
+    IF NEW.to_state IS NOT NULL AND NEW.from_state <> 'new' THEN
+        UPDATE intents SET state = NEW.to_state, state_at = NEW.at, state_reason = NEW.reason
+        WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = NEW.from_state;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'intent is not in state %', NEW.from_state USING ERRCODE = 'serialization_failure';
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER moves_state AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION apply_event();
+
+-- An intent starts as proposed, and is exact from its first moment: nothing the person saw can change under it.
+CREATE FUNCTION keep_intent_exact() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.state <> 'proposed' OR NEW.provider_refund_ref IS NOT NULL THEN
+            RAISE EXCEPTION 'an intent starts as proposed' USING ERRCODE = 'check_violation';
+        END IF;
+        RETURN NEW;
+    END IF;
+    IF (to_jsonb(NEW) - ARRAY['state', 'state_at', 'state_reason', 'provider_refund_ref', 'provider_reference', 'lock_no'])
+        IS DISTINCT FROM
+       (to_jsonb(OLD) - ARRAY['state', 'state_at', 'state_reason', 'provider_refund_ref', 'provider_reference', 'lock_no']) THEN
+        RAISE EXCEPTION 'an intent is exact: its terms never change' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.provider_refund_ref IS NOT NULL AND NEW.provider_refund_ref IS DISTINCT FROM OLD.provider_refund_ref THEN
+        RAISE EXCEPTION 'the provider''s refund of an intent never changes' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF NEW.state <> OLD.state AND NOT EXISTS (
+        SELECT 1 FROM intent_transitions WHERE from_state = OLD.state AND to_state = NEW.state) THEN
+        RAISE EXCEPTION 'no transition from % to %', OLD.state, NEW.state USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER exact_insert BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION keep_intent_exact();
+CREATE TRIGGER exact BEFORE UPDATE ON intents FOR EACH ROW EXECUTE FUNCTION keep_intent_exact();
+CREATE TRIGGER never_deleted BEFORE DELETE ON intents FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON intents FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- The frozen request stays frozen; only its schedule moves.
+CREATE FUNCTION keep_request_frozen() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF (NEW.request, NEW.request_digest, NEW.approved_at, NEW.trace) IS DISTINCT FROM (OLD.request, OLD.request_digest, OLD.approved_at, OLD.trace) THEN
+        RAISE EXCEPTION 'the request of an approved intent never changes' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER frozen BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep_request_frozen();
+CREATE TRIGGER never_deleted BEFORE DELETE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse_change();
+
+-- Units are let go only while no money of their case has left or may still leave.
+CREATE FUNCTION keep_paid_units() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NOT OLD.live AND NEW.live THEN
+        RAISE EXCEPTION 'released units are claimed by a new case, never revived' USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF OLD.live AND NOT NEW.live AND EXISTS (
+        SELECT 1 FROM intents WHERE merchant_id = OLD.merchant_id AND case_id = OLD.case_id
+            AND state NOT IN ('withdrawn', 'failed', 'reversed')) THEN
+        RAISE EXCEPTION 'units with money paid or on its way are not released' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER paid_units_stay BEFORE UPDATE ON case_items FOR EACH ROW EXECUTE FUNCTION keep_paid_units();
+
+DO $$
+DECLARE f regprocedure;
+BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner = current_user::regrole LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+    END LOOP;
+END $$;
