@@ -45,6 +45,7 @@ CREATE TABLE intents (
     policy_version integer NOT NULL,
     requester text NOT NULL CHECK (requester ~ '^(staff|token):'),
     case_opener text NOT NULL,
+    route text NOT NULL CHECK (route IN ('desk', 'manager')),
     provider_key text NOT NULL UNIQUE CHECK (length(provider_key) BETWEEN 20 AND 255),
     created_at timestamptz NOT NULL DEFAULT now(),
     state text NOT NULL DEFAULT 'proposed',
