@@ -1,8 +1,8 @@
-"""Brings the two files of other people that the pages load into ``static/vendor/``, at every build and editable install.
+"""Brings the two foreign files that the pages load into ``static/vendor/``, at every build and editable install.
 
-htmx comes from the package django-htmx and Bootstrap's css from Bootstrap-Flask, which are build requirements only, so no
-third-party text is ever committed. Each source must have the SHA-256 written here, and so must the file made of it: one
-altered byte fails the build. To take a newer release, read what changed in it, then write its two hashes here.
+htmx comes from the package django-htmx and Bootstrap's css from Bootstrap-Flask, which are build requirements only, so
+no third-party text is ever committed. Each source must have the SHA-256 written here, and so must the file made of it:
+one altered byte fails the build. To take a newer release, read what changed in it, then write its two hashes here.
 """
 
 import base64
@@ -24,7 +24,7 @@ class VendorError(Exception):
 
 @dataclass(frozen=True)
 class VendorFile:
-    """One file: the package and path it comes from, its SHA-256 there, and its name and SHA-256 in ``static/vendor/``."""
+    """One file: package and path it comes from, its SHA-256 there, its name and SHA-256 in ``static/vendor/``."""
 
     package: str
     path: str
@@ -73,7 +73,7 @@ def check(name: str, text: bytes, sha256: str) -> None:
 
 
 def wrap_in_layer(css: bytes, layer: str) -> bytes:
-    """The css inside ``@layer``, so that the console's own layers win over it; a charset rule may not stand in a layer."""
+    """The css inside ``@layer``, so that the console's own layers win over it. No charset rule may stand in a layer."""
     return b"@layer " + layer.encode() + b" {\n" + css.removeprefix(CHARSET) + b"\n}\n"
 
 

@@ -13,12 +13,12 @@ NEEDED_MB = {"requirements.lock": 700, "requirements-build.lock": 100, "requirem
 VENV_PYTHON = os.path.join(".venv", "bin", "python")
 
 
-class CannotInstall(Exception):
+class InstallError(Exception):
     """One sentence for the person who typed `make`."""
 
 
 def main(stamp, locks):
-    """Makes .venv if need be, installs exactly what the locks name, then the project itself; at last touches the stamp."""
+    """Makes .venv if need be, installs exactly what the locks name and the project itself, then touches the stamp."""
     check_python()
     check_disk(locks)
     make_venv()
@@ -31,17 +31,17 @@ def main(stamp, locks):
 
 def check_python():
     if sys.version_info < OLDEST:
-        raise CannotInstall(
-            "Onceback needs Python 3.11 or newer and this is {}.{}: install a newer one and say `make PYTHON=/path/to/it ...`.".format(
-                *sys.version_info[:2]
-            )
+        raise InstallError(
+            "Onceback needs Python 3.11 or newer and this is {}.{}: install a newer one, "
+            "or name it with `make PYTHON=/path/to/it`.".format(*sys.version_info[:2])
         )
     try:
         import ensurepip  # noqa: F401, PLC0415
         import venv  # noqa: F401, PLC0415
     except ImportError:
-        raise CannotInstall(
-            "This Python has no venv module: install it (on Debian and Ubuntu: apt-get install python3-venv) and try again."
+        raise InstallError(
+            "This Python has no venv module: install it "
+            "(on Debian and Ubuntu: apt-get install python3-venv) and try again."
         ) from None
 
 
@@ -51,7 +51,7 @@ def check_disk(locks):
     needed = sum(NEEDED_MB[lock] for lock in locks)
     free = shutil.disk_usage(".").free // 1000000
     if free < needed:
-        raise CannotInstall(
+        raise InstallError(
             "The disk has {} MB free and .venv needs about {} MB: make room and try again.".format(free, needed)
         )
 
@@ -105,7 +105,7 @@ def run(command, refusal, expected=0):
         print("\r\033[K", end="", flush=True)
     if process.wait() != 0:
         sys.stderr.write("".join(words[-15:]))
-        raise CannotInstall("{}: read the lines above, put it right and run the same command again.".format(refusal))
+        raise InstallError("{}: read the lines above, put it right and run the same command again.".format(refusal))
 
 
 def say(sentence):
@@ -116,7 +116,7 @@ def say(sentence):
 if __name__ == "__main__":
     try:
         main(sys.argv[1], sys.argv[2:])
-    except CannotInstall as refused:
+    except InstallError as refused:
         sys.exit(str(refused))
     except KeyboardInterrupt:
         sys.exit("Stopped; the same command goes on from here.")
