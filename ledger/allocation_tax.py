@@ -1,0 +1,71 @@
+"""The tax inside one line: as the shop charged it, or at the rate the shop stated; never at a rate of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger.money import ppm, scale, spread
+from ledger.order_facts import LineFacts
+
+AS_CHARGED = "tax.as_charged@1"
+AT_RATE = "tax.at_rate@1"
+UNCODED = "tax"
+"""Code of a line's tax when the shop states the amount without a code."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaxShare:
+    """The minor units of one tax code on a line; `rate_ppm` as the shop stated it, None when it did not."""
+
+    code: str
+    rate_ppm: int | None
+    minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineTax:
+    """`minor` None: the shop stated neither tax nor rate. `gap`: stated figures that contradict each other."""
+
+    minor: int | None
+    codes: tuple[TaxShare, ...] = ()
+    method: str = AS_CHARGED
+    gap: bool = False
+
+
+def line_tax(line: LineFacts, price_mode: Literal["inclusive", "exclusive"], value_minor: int) -> LineTax:
+    """Tax of a line worth `value_minor` after all discounts, in the order's price mode; the shop's own figures win."""
+    if not line.taxes:
+        if line.tax_minor is None:
+            return LineTax(None)
+        return LineTax(line.tax_minor, (TaxShare(UNCODED, None, line.tax_minor),) if line.tax_minor else ())
+    stated = [tax.minor for tax in line.taxes if tax.minor is not None]
+    if len(stated) == len(line.taxes):
+        return _as_charged(line, stated)
+    rates = [tax.rate_ppm or 0 for tax in line.taxes]
+    if line.tax_minor is not None and not stated:
+        if line.tax_minor and not sum(rates):
+            return LineTax(line.tax_minor, gap=True)
+        return LineTax(line.tax_minor, _codes(line, spread(line.tax_minor, rates) if sum(rates) else [0] * len(rates)))
+    computed = _at_rate(line, price_mode, value_minor, rates)
+    minors = [at if tax.minor is None else tax.minor for tax, at in zip(line.taxes, computed, strict=True)]
+    gap = line.tax_minor is not None and line.tax_minor != sum(minors)
+    return LineTax(sum(minors), _codes(line, minors), AT_RATE, gap)
+
+
+def _as_charged(line: LineFacts, stated: list[int]) -> LineTax:
+    total = sum(stated)
+    gap = line.tax_minor is not None and line.tax_minor != total
+    return LineTax(total if line.tax_minor is None else line.tax_minor, _codes(line, stated), gap=gap)
+
+
+def _at_rate(line: LineFacts, price_mode: str, value_minor: int, rates: list[int]) -> list[int]:
+    if line.gross_minor is None and price_mode == "exclusive":
+        return [ppm(max(0, value_minor), rate) for rate in rates]
+    gross = max(0, value_minor if line.gross_minor is None else line.gross_minor)
+    together = sum(rates)
+    return spread(scale(gross, 1_000_000 + together, together), rates) if together else [0] * len(rates)
+
+
+def _codes(line: LineFacts, minors: list[int]) -> tuple[TaxShare, ...]:
+    return tuple(TaxShare(tax.code, tax.rate_ppm, minor) for tax, minor in zip(line.taxes, minors, strict=True))
