@@ -53,7 +53,7 @@ class EmbeddedPostgres:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._account = server_account()
         if self._account.switch:
-            self.directory.chmod(0o711)
+            self.directory.chmod(self.directory.stat().st_mode | 0o011)
         self.data = reachable_data(self.directory, self._account)
         self.log = self.data / "server.log"
         self._programs = reachable_programs(self._account)
@@ -94,6 +94,7 @@ class EmbeddedPostgres:
         self._take_lock()
         try:
             self._stop_with("fast")
+            self._clear_dead_postmaster()
             self._check_disk()
             self._make_socket_folder()
             self._make_cluster()
@@ -124,6 +125,8 @@ class EmbeddedPostgres:
         self._stop_with("fast")
         shutil.rmtree(self.data, ignore_errors=True)
         (self.directory / "admin.password").unlink(missing_ok=True)
+        if self.data.parent != self.directory:
+            self.data.parent.rmdir()
         self._release()
 
     def __enter__(self) -> Self:
@@ -187,6 +190,26 @@ class EmbeddedPostgres:
         if done.returncode != 0 and (left := self._postmaster()) is not None:
             raise PostgresError(f"PostgreSQL (process {left.pid}) does not stop: end it by hand and try again.")
 
+    def _clear_dead_postmaster(self) -> None:
+        """Removes the pid file of a postmaster that was killed, once the last of its children is gone.
+
+        PostgreSQL takes the file for a running server's when the pid lives on: as a zombie that nobody collects (as in
+        a container without init), or as somebody else's process. A child still at work would write beside us.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self._at_work():
+            if time.monotonic() > deadline:
+                raise PostgresError(f"Processes of a killed PostgreSQL still use {self.data}: end them and try again.")
+            time.sleep(0.1)
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _at_work(self) -> bool:
+        """Whether any process of a server is in the data directory, where each of them has its working directory."""
+        for process in psutil.process_iter(["name", "cwd"]):
+            if process.info["name"] == "postgres" and process.info["cwd"] == str(self.data):
+                return True
+        return False
+
     def _check_disk(self) -> None:
         free = shutil.disk_usage(self.directory).free
         if free < FREE_BYTES_TO_START:
@@ -245,16 +268,10 @@ class EmbeddedPostgres:
             f"-k {self.socket_folder} -p {PORT} -c listen_addresses= -c unix_socket_permissions=0700 "
             "-c max_connections=200 -c log_min_error_statement=panic -c log_error_verbosity=terse"
         )
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while True:
-            at = self.log.stat().st_size if self.log.exists() else 0
-            start = ("start", "-D", self.data, "-l", self.log, "-o", options, "-w", "-t", START_SECONDS)
-            if self._run("pg_ctl", *start).returncode == 0:
-                return
-            words = self._log_since(at)
-            if "shared memory block" not in words or time.monotonic() > deadline:
-                raise self._failure("did not start", words)
-            time.sleep(0.2)
+        at = self.log.stat().st_size if self.log.exists() else 0
+        start = ("start", "-D", self.data, "-l", self.log, "-o", options, "-w", "-t", START_SECONDS)
+        if self._run("pg_ctl", *start).returncode != 0:
+            raise self._failure("did not start", self._log_since(at))
 
     def _log_since(self, position: int) -> str:
         if not self.log.exists():
