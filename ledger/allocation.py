@@ -151,7 +151,7 @@ def allocate(facts: OrderFacts) -> Allocation:
         currency=facts.currency,
         exponent=EXPONENTS.get(facts.currency),
         total_minor=facts.total_minor,
-        step_minor=step,
+        step_minor=step if all(line.gross_minor % step == 0 for line in allocated) else 1,
         lines=tuple(allocated),
         discount_shares=tuple(sorted(shares.items())),
         discrepancies=tuple(found),

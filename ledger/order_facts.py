@@ -63,11 +63,11 @@ def _zone(value: object) -> object:
 
 
 Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
-Ref = Annotated[str, Field(min_length=1, max_length=100, pattern=_REF)]
+Ref = Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)]
 Minor = Annotated[int, Field(ge=0, le=MAX_MINOR)]
 SignedMinor = Annotated[int, Field(ge=-MAX_MINOR, le=MAX_MINOR)]
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash"]
+Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit"]
 LineKind = Literal["goods", "shipping", "fee"]
 DiscountMethod = Literal["explicit@1", "value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"]
 
@@ -80,7 +80,7 @@ class CustomerFacts(_Facts):
     """Who bought; `external_ref` is the shop's own number for the customer."""
 
     external_ref: Ref
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROL)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROL)]
     email: Annotated[str, Field(max_length=254, pattern=r"^[^\x00-\x20\x7f@]+@[^\x00-\x20\x7f@]+$")] | None = None
 
 
@@ -116,7 +116,7 @@ class LineFacts(_Facts):
     position: Annotated[int, Field(ge=1, le=MAX_QUANTITY)]
     kind: LineKind
     sku: Ref
-    title: Annotated[str, Field(min_length=1, max_length=500, pattern=_NO_CONTROL)]
+    title: Annotated[str, Field(min_length=1, max_length=300, pattern=_NO_CONTROL)]
     quantity: Annotated[int, Field(ge=1, le=MAX_QUANTITY)]
     unit_price_minor: SignedMinor
     discounts: Annotated[tuple[LineDiscount, ...], Field(max_length=50)] = ()
@@ -193,7 +193,7 @@ class OrderFacts(_Facts):
     placed_at: Instant
     zone: Annotated[str, BeforeValidator(_zone)]
     region: Annotated[str, Field(pattern=r"^[A-Z]{2}(?:-[A-Z0-9]{1,3})?$")] | None = None
-    channel: Annotated[str, Field(min_length=1, max_length=50, pattern=_REF)]
+    channel: Annotated[str, Field(min_length=1, max_length=24, pattern=_REF)]
     price_mode: Literal["inclusive", "exclusive"]
     customer: CustomerFacts | None = None
     lines: Annotated[tuple[LineFacts, ...], Field(min_length=1, max_length=MAX_LINES)]

@@ -29,7 +29,7 @@ cases = Table(
     Column("case_id", Uuid, primary_key=True),
     Column("number", BigInteger, nullable=False, server_default=text("nextval('case_number'::regclass)")),
     Column("order_id", Uuid, nullable=False),
-    Column("customer_id", Uuid, nullable=False),
+    Column("customer_id", Uuid),
     Column("kind", Text, nullable=False, server_default="return"),
     Column("reason", Text, nullable=False),
     Column("separate", Boolean, nullable=False, server_default="false"),

@@ -7,7 +7,7 @@ CREATE TABLE cases (
     case_id uuid NOT NULL,
     number bigint NOT NULL DEFAULT nextval('case_number'),
     order_id uuid NOT NULL,
-    customer_id uuid NOT NULL,
+    customer_id uuid,
     kind text NOT NULL DEFAULT 'return' CHECK (kind IN ('return')),
     reason text NOT NULL CHECK (reason IN ('changed_mind', 'size', 'faulty', 'damaged', 'wrong_item', 'other')),
     separate boolean NOT NULL DEFAULT false,

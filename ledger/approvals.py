@@ -1,0 +1,231 @@
+"""Approving: one person binds one exact intent. Everything an approval sets off commits with it or not at all.
+
+Approve = bind what was seen + seal it + move the intent + reserve the capture + freeze the request + count the cap.
+Lock order: case, intent, capture, cap day (last, and held only until the commit that follows).
+"""
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+from sqlalchemy.exc import IntegrityError
+
+from ledger.canonical import canonical_bytes
+from ledger.database import first, run
+from ledger.errors import AlreadyDecided, BadInput, LedgerError, NotAllowed, NotFound, SamePerson, Stale
+from ledger.events import LockedCase, append, lock_case_of_intent
+from ledger.fingerprint import evidence_digest, fingerprint, frozen_request, read_intent, request_digest
+from ledger.ids import uuid7
+from ledger.reservation import reserve_cap, transfer
+from ledger.seals import Sealer, SealVerifier
+
+# S31: an approval by a signed-in session is good for a day by the database clock, and checked at each send.
+APPROVAL_HOURS: Final = 24
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an approval led to. `state` is `approved` (leaves at `sends_at`) or `held` (by the daily cap)."""
+
+    intent_id: UUID
+    case_id: UUID
+    approval_id: UUID
+    state: str
+    sends_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came back in the form: the fingerprint the page rendered, its operation key, and the typed note."""
+
+    fingerprint: bytes
+    operation_key: str
+    note: str = ""
+
+
+def approve(
+    db: Connection,
+    merchant_id: UUID,
+    intent_id: UUID,
+    staff_id: UUID,
+    seen: Seen,
+    sealer: Sealer,
+    *,
+    cancel_window_seconds: int,
+    trace: str = "",
+) -> Decision:
+    """Binds `seen` to the intent if that is still what the rows say; else changes nothing.
+
+    Locks case, intent, capture, cap day. Raises NotFound, NotAllowed (role or limit), SamePerson (P7), AlreadyDecided with
+    the standing approval, Stale with old and new values when anything differs from what was shown, NotEnoughMoneyLeft.
+    """
+    case = lock_case_of_intent(db, merchant_id, intent_id)
+    intent = read_intent(db, merchant_id, intent_id, lock=True)
+    if intent is None:
+        raise NotFound()
+    if intent["state"] != "proposed":
+        raise _decided_or_stale(db, intent)
+    _may_approve(db, intent, staff_id)
+    now_print = fingerprint(intent, _current_evidence(db, intent))
+    if not hmac.compare_digest(now_print, seen.fingerprint):
+        raise _stale(db, intent)
+    approval = _insert_approval(db, intent, staff_id, seen, sealer)
+    actor = f"staff:{staff_id}"
+    body = {"approval": str(approval["approval_id"]), "fingerprint": now_print.hex(), "amount_minor": str(intent["amount_minor"]),
+            "currency": intent["currency"]}  # fmt: skip
+    append(db, case, "intent.approved", actor, body, intent_id=intent_id, move=("proposed", "approved"))
+    transfer(db, intent, "reserve")
+    sends_at = case.at + timedelta(seconds=cancel_window_seconds)
+    _insert_outbox(db, intent, now_print, sends_at, trace)
+    if reserve_cap(db, intent):
+        return Decision(intent_id, case.case_id, approval["approval_id"], "approved", sends_at)
+    hold(db, case, intent, "system", "cap")
+    return Decision(intent_id, case.case_id, approval["approval_id"], "held", None)
+
+
+def hold(db: Connection, case: LockedCase, intent: RowMapping, actor: str, reason: str) -> None:
+    """approved → held; what was reserved stays reserved. `reason` is one of cap, seal, fingerprint, expired, left, blocked."""
+    append(db, case, "intent.held", actor, intent_id=intent["intent_id"], move=("approved", "held"), reason=reason)
+    run(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
+        m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+
+
+def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier) -> str:
+    """Why this intent must not be sent now, or "" (P6). Everything is computed again from live rows.
+
+    `expired`, `seal`, `fingerprint` (also evidence, entitlement, request), `left` (approver gone or role fallen), `blocked`
+    (the order's facts are in question), `reservation`.
+    """
+    approval = first(db, _APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
+    if approval is None or not verifier.valid(approval):
+        return "seal"
+    if approval["expires_at"] <= intent["at"]:
+        return "expired"
+    live = fingerprint(intent, _current_evidence(db, intent))
+    if not hmac.compare_digest(live, bytes(approval["fingerprint"])):
+        return "fingerprint"
+    request = frozen_request(intent, live)
+    if approval["request"] != request or bytes(approval["request_digest"]) != request_digest(request):
+        return "fingerprint"
+    if approval["disabled_at"] is not None or not role_reaches(approval["role"], intent["route"]):
+        return "left"
+    if approval["reserved_minor"] != intent["amount_minor"]:
+        return "reservation"
+    return "blocked" if intent["blocked"] else ""
+
+
+_APPROVAL: Final = """
+    SELECT a.*, o.request, o.request_digest, s.disabled_at, m.role,
+        (SELECT amount_minor FROM transfers t WHERE t.merchant_id = a.merchant_id AND t.intent_id = a.intent_id
+            AND t.step = 'reserve') AS reserved_minor
+    FROM approvals a
+    JOIN outbox o ON o.merchant_id = a.merchant_id AND o.intent_id = a.intent_id
+    JOIN staff s ON s.staff_id = a.staff_id
+    LEFT JOIN memberships m ON m.merchant_id = a.merchant_id AND m.staff_id = a.staff_id AND m.ended_at IS NULL
+    WHERE a.merchant_id = :m AND a.intent_id = :i AND a.seat = 1
+"""
+
+
+def role_reaches(role: str | None, route: str) -> bool:
+    """Whether a role may approve on a route: desk up to its limit, manager both."""
+    return role == "manager" or (role == "desk" and route == "desk")
+
+
+def _may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
+    member = first(
+        db, "SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m"
+        " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL", m=intent["merchant_id"], s=staff_id,
+    )  # fmt: skip
+    if member is None:
+        raise NotFound()
+    if member["role"] not in ("desk", "manager"):
+        raise NotAllowed()
+    if f"staff:{staff_id}" in (intent["requester"], intent["case_opener"]):
+        raise SamePerson()
+    if not role_reaches(member["role"], intent["route"]):
+        raise NotAllowed("This refund is above what you may approve. Hand it to a manager.")
+
+
+def _current_evidence(db: Connection, intent: RowMapping) -> bytes:
+    return evidence_digest(db, intent["merchant_id"], intent["case_id"])
+
+
+_INSERT_APPROVAL: Final = """
+    INSERT INTO approvals (merchant_id, approval_id, intent_id, seat, approver, staff_id, requester, case_opener, fingerprint,
+        strength, note, operation_key, approved_at, expires_at, seal_key_id, seal)
+    VALUES (:merchant_id, :approval_id, :intent_id, :seat, :approver, :staff_id, :requester, :case_opener, :fingerprint,
+        :strength, :note, :operation_key, :approved_at, :expires_at, :seal_key_id, :seal)
+"""
+
+
+def _insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Sealer) -> dict[str, Any]:
+    if not 16 <= len(seen.operation_key) <= 64:
+        raise BadInput("operation_key", "open the confirm page again from the case and use its button")
+    approval: dict[str, Any] = {
+        "merchant_id": intent["merchant_id"], "approval_id": uuid7(), "intent_id": intent["intent_id"], "seat": 1,
+        "approver": f"staff:{staff_id}", "staff_id": staff_id, "requester": intent["requester"],
+        "case_opener": intent["case_opener"], "fingerprint": seen.fingerprint, "strength": "session", "note": seen.note,
+        "operation_key": seen.operation_key, "approved_at": intent["at"],
+        "expires_at": intent["at"] + timedelta(hours=APPROVAL_HOURS), "seal_key_id": sealer.key_id,
+    }  # fmt: skip
+    approval["seal"] = sealer.seal(approval)
+    try:
+        run(db, _INSERT_APPROVAL, **approval)
+    except IntegrityError as error:
+        if "nobody_approves_what_they_asked_for" in str(error.orig):
+            raise SamePerson() from error
+        raise
+    return approval
+
+
+def _insert_outbox(db: Connection, intent: RowMapping, print_: bytes, due_at: datetime, trace: str) -> None:
+    request = frozen_request(intent, print_)
+    run(
+        db, "INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at) VALUES"
+        " (:m, :i, CAST(:request AS jsonb), :digest, :trace, :at, :due)", m=intent["merchant_id"], i=intent["intent_id"],
+        request=canonical_bytes(request).decode(), digest=request_digest(request), trace=trace, at=intent["at"], due=due_at,
+    )  # fmt: skip
+
+
+STANDING_APPROVAL: Final = """
+    SELECT a.approval_id, a.staff_id, s.name AS approver_name, a.approved_at, a.operation_key FROM approvals a
+    JOIN staff s ON s.staff_id = a.staff_id WHERE a.merchant_id = :m AND a.intent_id = :i ORDER BY a.seat LIMIT 1
+"""
+
+
+def _decided_or_stale(db: Connection, intent: RowMapping) -> LedgerError:
+    standing = first(db, STANDING_APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
+    if standing is not None and intent["state"] != "withdrawn":
+        return AlreadyDecided(approval=dict(standing), intent_id=intent["intent_id"])
+    return _stale(db, intent)
+
+
+_CHANGE: Final = """
+    SELECT e.kind, e.actor, e.at, s.name, t.name AS token_name FROM events e
+    LEFT JOIN staff s ON e.actor = 'staff:' || s.staff_id::text
+    LEFT JOIN api_tokens t ON t.merchant_id = e.merchant_id AND e.actor = 'token:' || t.token_id
+    WHERE e.merchant_id = :m AND e.case_id = :c AND e.kind NOT IN ('intent.proposed', 'intent.withdrawn', 'entitlement.derived')
+    ORDER BY e.number DESC LIMIT 1
+"""
+_SUCCESSOR: Final = """
+    SELECT intent_id, amount_minor, currency FROM intents
+    WHERE merchant_id = :m AND case_id = :c AND capture_id = :capture AND state = 'proposed' AND intent_id <> :i
+"""
+
+
+def _stale(db: Connection, intent: RowMapping) -> Stale:
+    """Old and new values, who changed it and how; `new_intent_id` is None when nothing is proposed now."""
+    keys = {"m": intent["merchant_id"], "c": intent["case_id"]}
+    successor = first(db, _SUCCESSOR, **keys, capture=intent["capture_id"], i=intent["intent_id"])
+    change = first(db, _CHANGE, **keys)
+    return Stale(
+        old_minor=intent["amount_minor"], currency=intent["currency"], state=intent["state"],
+        new_minor=successor["amount_minor"] if successor else None,
+        new_intent_id=successor["intent_id"] if successor else None,
+        changed_by=(change["name"] or change["token_name"] or change["actor"]) if change else "",
+        changed_kind=change["kind"] if change else "", changed_at=change["at"] if change else None,
+        case_id=intent["case_id"],
+    )  # fmt: skip

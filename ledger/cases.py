@@ -1,0 +1,302 @@
+"""Opening a return: the same request joins, what is gone is refused with its reason, what is unclear is asked (DESIGN §2).
+
+The order row is locked first, so two channels asking in the same instant meet there; the exclusion constraint on units
+is the guard behind it (P1).
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.assessment import reassess
+from ledger.database import first, rows, run, scalar
+from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, MoreThanLeft, NotFound, WrongState
+from ledger.evidence import add_announced
+from ledger.events import LockedCase, append, lock_case
+from ledger.ids import uuid7
+from ledger.intents import live_intents, withdraw
+from ledger.policies import effective_policy
+from ledger.queries.refusals import refunds_of_lines
+
+REASONS: Final = ("changed_mind", "size", "faulty", "damaged", "wrong_item", "other")
+REJECT_REASONS: Final = ("outside_window", "not_our_item", "not_returned", "duplicate_request", "other")
+MAX_LINES: Final = 200
+
+
+@dataclass(frozen=True)
+class ReturnRequest:
+    """What a channel or the counter asks. `lines` are (line reference, quantity); `relation` is the customer's own answer
+    to "the existing request, or a separate item?": `existing`, `separate`, or None when nobody asked yet."""
+
+    order_ref: str
+    lines: tuple[tuple[str, int], ...]
+    reason: str
+    channel: str
+    reference: str
+    actor: str
+    relation: Literal["existing", "separate"] | None = None
+    customer_verified: str = ""
+    customer_text: str = ""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The case a request ended in; `status` is `opened` or `joined`."""
+
+    case_id: UUID
+    number: int
+    status: Literal["opened", "joined"]
+
+
+@dataclass
+class _Line:
+    row: RowMapping
+    asked: int
+    free: list[tuple[int, int]] = field(default_factory=list)
+    open_by_case: dict[UUID, int] = field(default_factory=dict)
+    closed_units: int = 0
+
+    @property
+    def left(self) -> int:
+        return sum(b - a for a, b in self.free)
+
+
+def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Opened:
+    """Opens a case for the request, or joins the open one that holds these units. Locks the order, then the case.
+
+    Raises NotFound (order), BadInput (a field), AskCustomer (rule 4), AlreadyRefunded (rule 3, with P18's facts),
+    MoreThanLeft. Units are taken lowest first.
+    """
+    _check(request)
+    order = first(
+        db, "SELECT * FROM orders WHERE merchant_id = :m AND external_ref = :ref FOR NO KEY UPDATE",
+        m=merchant_id, ref=request.order_ref,
+    )  # fmt: skip
+    if order is None:
+        raise NotFound("No order of this shop has that reference. Check the number on the confirmation.")
+    lines = _read_lines(db, order, request)
+    joined = _same_request(db, order, lines, request)
+    if joined is not None:
+        return _join(db, lock_case(db, merchant_id, joined), request)
+    _refuse_or_ask(db, order, lines, request)
+    return _open(db, order, lines, request)
+
+
+def _check(request: ReturnRequest) -> None:
+    if not request.lines:
+        raise BadInput("lines", "name at least one line of the order")
+    if len(request.lines) > MAX_LINES:
+        raise BadInput("lines", f"name at most {MAX_LINES} lines in one request")
+    refs = [ref for ref, _ in request.lines]
+    if len(set(refs)) != len(refs):
+        raise BadInput("lines", "name each line once and add its quantities up")
+    for ref, quantity in request.lines:
+        if quantity < 1:
+            raise BadInput(f"lines.{ref}.quantity", "a quantity is a whole number of at least 1")
+    if request.reason not in REASONS:
+        raise BadInput("reason", f"choose one of {', '.join(REASONS)}")
+    if not request.reference.strip() or len(request.reference) > 120:
+        raise BadInput("conversation.reference", "give the reference of the conversation, 1 to 120 characters")
+
+
+_HELD: Final = """
+    SELECT ci.line_id, ci.case_id, lower(ci.units) AS a, upper(ci.units) AS b, c.closed_at IS NULL AS open
+    FROM case_items ci JOIN cases c ON c.merchant_id = ci.merchant_id AND c.case_id = ci.case_id
+    WHERE ci.merchant_id = :m AND ci.order_id = :o AND ci.live ORDER BY ci.line_id, lower(ci.units)
+"""
+
+
+def _read_lines(db: Connection, order: RowMapping, request: ReturnRequest) -> list[_Line]:
+    found = {
+        row["line_ref"]: row
+        for row in rows(
+            db, "SELECT * FROM order_lines WHERE merchant_id = :m AND order_id = :o AND line_ref = ANY(:refs)",
+            m=order["merchant_id"], o=order["order_id"], refs=[ref for ref, _ in request.lines],
+        )
+    }  # fmt: skip
+    lines = []
+    for ref, quantity in request.lines:
+        row = found.get(ref)
+        if row is None:
+            raise BadInput("lines", f"this order has no line {ref!r}")
+        if row["kind"] != "goods":
+            raise BadInput("lines", f"line {ref!r} is {row['kind']}, which is not returned by itself")
+        if quantity > row["quantity"]:
+            raise MoreThanLeft(
+                f"More units are asked for than were bought: {quantity} of {row['quantity']} on line {ref}.",
+                lines=[{"line": ref, "asked": quantity, "bought": row["quantity"], "left": row["quantity"]}],
+            )
+        lines.append(_Line(row, quantity))
+    held = rows(db, _HELD, m=order["merchant_id"], o=order["order_id"])
+    for line in lines:
+        at = 0
+        for item in (item for item in held if item["line_id"] == line.row["line_id"]):
+            if item["a"] > at:
+                line.free.append((at, item["a"]))
+            at = item["b"]
+            count = item["b"] - item["a"]
+            if item["open"]:
+                line.open_by_case[item["case_id"]] = line.open_by_case.get(item["case_id"], 0) + count
+            else:
+                line.closed_units += count
+        if at < line.row["quantity"]:
+            line.free.append((at, line.row["quantity"]))
+    return lines
+
+
+def _same_request(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> UUID | None:
+    """The open case this request is the same as, if any (rule 2)."""
+    if request.relation == "separate":
+        return None
+    holding = [case for case in lines[0].open_by_case if all(line.open_by_case.get(case, 0) >= line.asked for line in lines)]
+    if not holding:
+        return None
+    if request.relation == "existing":
+        return min(holding)
+    known = scalar(
+        db, "SELECT case_id FROM conversations WHERE merchant_id = :m AND case_id = ANY(:cases) AND channel = :ch"
+        " AND reference = :ref ORDER BY at LIMIT 1", m=order["merchant_id"], cases=holding, ch=request.channel, ref=request.reference,
+    )  # fmt: skip
+    if known is not None:
+        return UUID(str(known))
+    if any(line.left < line.asked for line in lines):
+        return min(holding)
+    return None
+
+
+def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> None:
+    touched = [line for line in lines if line.open_by_case or line.closed_units]
+    facts = [_line_facts(line) for line in lines]
+    gone = [line for line in lines if line.left == 0 and not line.open_by_case]
+    short = [line for line in lines if line.left < line.asked]
+    if gone or (request.relation == "existing" and not any(line.open_by_case for line in lines)):
+        refunds = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in gone or lines])
+        if refunds:
+            raise AlreadyRefunded(refunds=refunds, lines=facts)
+    if short:
+        raise MoreThanLeft(lines=facts, cases=_case_numbers(db, order, lines))
+    if touched and request.relation is None:
+        raise AskCustomer(lines=facts, cases=_case_numbers(db, order, lines),
+                          refunds=refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in touched]))  # fmt: skip
+    if request.relation == "existing":
+        raise NotFound("No open request holds these units. Open it as a new request, without saying it is an existing one.")
+
+
+def _line_facts(line: _Line) -> dict[str, Any]:
+    held = sum(line.open_by_case.values())
+    return {"line": line.row["line_ref"], "title": line.row["title"], "asked": line.asked, "bought": line.row["quantity"],
+            "left": line.left, "in_open_cases": held, "refunded": line.closed_units}  # fmt: skip
+
+
+def _case_numbers(db: Connection, order: RowMapping, lines: list[_Line]) -> list[dict[str, Any]]:
+    ids = sorted({case for line in lines for case in line.open_by_case})
+    found = rows(
+        db, "SELECT case_id, number, channel, opened_at, stage FROM cases WHERE merchant_id = :m AND case_id = ANY(:ids) ORDER BY number",
+        m=order["merchant_id"], ids=ids,
+    )  # fmt: skip
+    return [{"case": f"C-{row['number']}", "case_id": row["case_id"], "channel": row["channel"], "opened_at": row["opened_at"],
+             "stage": row["stage"]} for row in found]  # fmt: skip
+
+
+def _join(db: Connection, case: LockedCase, request: ReturnRequest) -> Opened:
+    if _add_conversation(db, case, request, joined=True):
+        append(db, case, "conversation.joined", request.actor, {"channel": request.channel})
+    return Opened(case.case_id, case.number, "joined")
+
+
+def _add_conversation(db: Connection, case: LockedCase, request: ReturnRequest, *, joined: bool) -> bool:
+    return 1 == run(
+        db, "INSERT INTO conversations (merchant_id, conversation_id, case_id, channel, reference, actor, customer_verified,"
+        " customer_text, joined) VALUES (:m, :id, :c, :ch, :ref, :actor, :verified, :text, :joined) ON CONFLICT DO NOTHING",
+        m=case.merchant_id, id=uuid7(), c=case.case_id, ch=request.channel, ref=request.reference, actor=request.actor,
+        verified=request.customer_verified, text=request.customer_text, joined=joined,
+    )  # fmt: skip
+
+
+_INSERT_CASE: Final = """
+    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, separate, opened_by, channel, due_at, summary,
+        announced, currency, signals)
+    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now() + :due, :summary, :announced, :currency, :signals)
+"""
+
+
+def _open(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> Opened:
+    merchant_id, case_id = order["merchant_id"], uuid7()
+    policy = effective_policy(db, merchant_id, order["placed_at"])
+    separate = request.relation == "separate"
+    run(
+        db, _INSERT_CASE, m=merchant_id, c=case_id, o=order["order_id"], customer=order["customer_id"], reason=request.reason,
+        separate=separate, actor=request.actor, channel=request.channel, due=timedelta(days=policy.pay_within_days),
+        summary=_summary(lines), announced=sum(line.asked for line in lines), currency=order["currency"],
+        signals=_signals(db, order, separate),
+    )  # fmt: skip
+    case = lock_case(db, merchant_id, case_id)
+    taken = [(line, *unit) for line in lines for unit in _lowest(line)]
+    for line, a, b in taken:
+        run(
+            db, "INSERT INTO case_items (merchant_id, item_id, case_id, order_id, line_id, line_quantity, units)"
+            " VALUES (:m, :id, :c, :o, :l, :q, int4range(:a, :b))", m=merchant_id, id=uuid7(), c=case_id, o=order["order_id"],
+            l=line.row["line_id"], q=line.row["quantity"], a=a, b=b,
+        )  # fmt: skip
+    _add_conversation(db, case, request, joined=False)
+    units = [{"line": line.row["line_ref"], "from": a, "to": b} for line, a, b in taken]
+    body = {"channel": request.channel, "reason": request.reason, "units": units, "separate": separate}
+    append(db, case, "case.opened", request.actor, body)
+    add_announced(db, case, [(line.row["line_id"], line.asked) for line in lines], request.channel, request.actor)
+    reassess(db, case, request.actor)
+    return Opened(case_id, case.number, "opened")
+
+
+def _lowest(line: _Line) -> list[tuple[int, int]]:
+    need, taken = line.asked, []
+    for a, b in line.free:
+        if need:
+            taken.append((a, min(b, a + need)))
+            need -= taken[-1][1] - a
+    return taken
+
+
+def _summary(lines: list[_Line]) -> str:
+    head = lines[0]
+    more = f" +{len(lines) - 1}" if len(lines) > 1 else ""
+    return f"{head.asked} of {head.row['quantity']} · {head.row['title'] or head.row['sku']}{more}"[:200]
+
+
+# Signals raise attention and never change a figure: an earlier refund to the customer in 30 days, another open case of
+# theirs, an explicitly separate request.
+_SIGNALS: Final = """
+    SELECT (EXISTS (SELECT 1 FROM cases c JOIN intents i ON i.merchant_id = c.merchant_id AND i.case_id = c.case_id
+                WHERE c.merchant_id = :m AND c.customer_id = :customer AND i.state = 'succeeded'
+                AND i.state_at > now() - interval '30 days'))::int
+         + (EXISTS (SELECT 1 FROM cases WHERE merchant_id = :m AND customer_id = :customer AND closed_at IS NULL))::int
+"""
+
+
+def _signals(db: Connection, order: RowMapping, separate: bool) -> int:
+    return int(scalar(db, _SIGNALS, m=order["merchant_id"], customer=order["customer_id"])) + int(separate)
+
+
+def reject(db: Connection, merchant_id: UUID, case_id: UUID, actor: str, reason: str) -> LockedCase:
+    """Closes a case without paying and frees its units. Raises NotFound, BadInput, WrongState once money may have left.
+
+    Locks case, intents and what withdrawing releases.
+    """
+    if reason not in REJECT_REASONS:
+        raise BadInput("reason", f"choose one of {', '.join(REJECT_REASONS)}")
+    case = lock_case(db, merchant_id, case_id)
+    if case.stage == "rejected":
+        return case
+    if case.closed_at is not None:
+        raise WrongState("This case is closed.")
+    for intent in live_intents(db, case):
+        withdraw(db, case, intent, actor, "rejected")
+    paid = scalar(db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' LIMIT 1", m=merchant_id, c=case_id)
+    if paid:
+        raise WrongState("Part of this case was paid, so it cannot be rejected as a whole.")
+    append(db, case, "case.rejected", actor, reason=reason, stage="rejected")
+    run(db, "UPDATE case_items SET live = false WHERE merchant_id = :m AND case_id = :c AND live", m=merchant_id, c=case_id)
+    run(db, "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c", m=merchant_id, c=case_id)
+    return case

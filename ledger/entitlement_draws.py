@@ -1,0 +1,116 @@
+"""Which money goes back: what is owed now, over the order's captures, in a fixed order.
+
+External tenders (card, wallet, bank) come before gift cards and store credit; inside a class the largest capture first,
+ties by id. What fits nowhere is a shortfall: never lowered silently, never moved to another order's payment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger.entitlement_facts import CaptureState
+from ledger.expressions import Expr, value
+from ledger.money import cut
+
+EXTERNAL_TENDERS = frozenset({"card", "wallet", "bank"})
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A refund out of one capture: `minor` in the capture's currency pays `order_minor` of what is owed.
+
+    `expr` gives `minor` and `order_expr` gives `order_minor`; `available_minor` is what the capture still held.
+    """
+
+    capture_id: str
+    currency: str
+    order_minor: int
+    minor: int
+    order_expr: Expr
+    expr: Expr
+    available_minor: int
+    step_minor: int
+
+
+def draws_of(owed: int, currency: str, captures: Sequence[CaptureState]) -> tuple[tuple[Draw, ...], int]:
+    """Draws that pay `owed` minor units of `currency`, and the shortfall: Σ order_minor + shortfall = owed."""
+    found: list[Draw] = []
+    left = owed
+    for capture in sorted(captures, key=_turn):
+        draw = (_draw if capture.currency == currency else _converted)(capture, left)
+        if draw is not None:
+            found.append(draw)
+            left -= draw.order_minor
+    return tuple(found), left
+
+
+def _turn(capture: CaptureState) -> tuple[bool, int, str]:
+    return (capture.tender not in EXTERNAL_TENDERS, -capture.order_minor, capture.capture_id)
+
+
+def _draw(capture: CaptureState, left: int) -> Draw | None:
+    room = max(0, min(capture.available_minor, capture.order_minor - capture.drawn_order_minor))
+    expr: Expr = ["min", room, left]
+    minor = min(room, left)
+    if minor % capture.step_minor:
+        minor -= minor % capture.step_minor
+        expr = ["int", minor]
+    return _made(capture, minor, minor, expr, expr)
+
+
+def _converted(capture: CaptureState, left: int) -> Draw | None:
+    """In the capture's currency by its own ratio to the order, cumulative, so the full draw is the capture exactly."""
+    if not capture.order_minor:
+        return None
+    drawn = min(capture.drawn_order_minor, capture.order_minor)
+    room = capture.order_minor - drawn
+    order_minor, order_expr = min(room, left), ["min", room, left]
+    if _paid(capture, drawn, order_minor) > capture.available_minor:
+        order_minor = _most(capture, drawn, order_minor)
+        order_expr = ["int", order_minor]
+    step = _step(capture)
+    ratio: list[Expr] = [
+        ["cut", capture.captured_minor, capture.order_minor, reached, step] for reached in (drawn + order_minor, drawn)
+    ]
+    return _made(capture, order_minor, _paid(capture, drawn, order_minor), order_expr, ["sub", *ratio])
+
+
+def _paid(capture: CaptureState, drawn: int, more: int) -> int:
+    step = _step(capture)
+    whole, parts = capture.captured_minor, capture.order_minor
+    return cut(whole, parts, drawn + more, step) - cut(whole, parts, drawn, step)
+
+
+def _step(capture: CaptureState) -> int:
+    return capture.step_minor if capture.captured_minor % capture.step_minor == 0 else 1
+
+
+def _most(capture: CaptureState, drawn: int, limit: int) -> int:
+    """The largest part of the order whose payment the capture can still bear."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _paid(capture, drawn, middle) <= capture.available_minor:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _made(capture: CaptureState, order_minor: int, minor: int, order_expr: Expr, expr: Expr) -> Draw | None:
+    if not minor or not order_minor:
+        return None  # a payable of 0 never calls a provider
+    draw = Draw(
+        capture_id=capture.capture_id,
+        currency=capture.currency,
+        order_minor=order_minor,
+        minor=minor,
+        order_expr=order_expr,
+        expr=expr,
+        available_minor=capture.available_minor,
+        step_minor=capture.step_minor,
+    )
+    if value(expr) != minor or value(order_expr) != order_minor:
+        raise AssertionError(f"the draw on {capture.capture_id} does not follow from its expression")
+    return draw

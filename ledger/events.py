@@ -1,0 +1,120 @@
+"""The history of a case: append-only, hash-chained, and the only way an intent changes its state.
+
+Inserting an event with a move *is* the move: a trigger applies it to the intent and to the case's head, or the insert
+fails. So no state changes without its event, and no event lies about a state (P5).
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from ledger.canonical import canonical_bytes
+from ledger.database import first, run
+from ledger.errors import NotFound
+from ledger.ids import uuid7
+from ledger.states import STAGE
+
+TAG: Final = b"onceback.event.v1\0"
+SYSTEM: Final = "system"
+
+
+@dataclass
+class LockedCase:
+    """A case whose row this transaction holds, with the head of its chain. `at` is the database's transaction time."""
+
+    merchant_id: UUID
+    case_id: UUID
+    number: int
+    order_id: UUID
+    currency: str
+    opened_by: str
+    stage: str
+    separate: bool
+    closed_at: datetime | None
+    head_number: int
+    head_hash: bytes | None
+    at: datetime
+
+
+_LOCK: Final = """
+    SELECT merchant_id, case_id, number, order_id, currency, opened_by, stage, separate, closed_at, head_number, head_hash,
+        now() AS at
+    FROM cases WHERE merchant_id = :merchant_id AND case_id = {which} FOR NO KEY UPDATE
+"""
+_OF_INTENT: Final = "(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
+
+
+def lock_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
+    """Locks the case row (second in the lock order, after its order) and reads the head of its chain.
+
+    Raises NotFound for an absent case and for another merchant's alike.
+    """
+    row = first(db, _LOCK.format(which=":case_id"), merchant_id=merchant_id, case_id=case_id)
+    if row is None:
+        raise NotFound()
+    return LockedCase(**row)
+
+
+def lock_case_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> LockedCase:
+    """The same for the case an intent belongs to, in one round trip. Raises NotFound."""
+    row = first(db, _LOCK.format(which=_OF_INTENT), merchant_id=merchant_id, intent_id=intent_id)
+    if row is None:
+        raise NotFound()
+    return LockedCase(**row)
+
+
+_INSERT: Final = """
+    INSERT INTO events (merchant_id, case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason,
+        case_stage, body, previous_number, previous_hash, hash)
+    VALUES (:merchant_id, :case_id, :number, :event_id, :kind, :actor, :at, :intent_id, :from_state, :to_state, :reason,
+        :case_stage, CAST(:body AS jsonb), :previous_number, :previous_hash, :hash)
+"""
+
+
+def append(
+    db: Connection,
+    case: LockedCase,
+    kind: str,
+    actor: str,
+    body: dict[str, Any] | None = None,
+    *,
+    intent_id: UUID | None = None,
+    move: tuple[str, str] | None = None,
+    reason: str = "",
+    stage: str | None = None,
+) -> None:
+    """Adds the next event of a locked case; with `move` also changes the intent's state, from and to.
+
+    `body` is JSON of strings, integers and lists; amounts are strings. Free text does not go in: it would be in the chain
+    for ever. `stage` is the case's new stage; a move brings its own unless one is given. Raises IntegrityError for a move
+    that is not listed, and OperationalError (serialization failure) if the intent is not in the state the move starts from.
+    """
+    if stage is None and move is not None:
+        stage = STAGE.get(move[1])
+    event_id = uuid7()
+    number = case.head_number + 1
+    content = {
+        "merchant": str(case.merchant_id), "case": str(case.case_id), "number": number, "event": str(event_id),
+        "kind": kind, "actor": actor, "at": case.at.isoformat(), "intent": str(intent_id) if intent_id else None,
+        "move": list(move) if move else None, "reason": reason, "stage": stage, "body": body or {},
+    }  # fmt: skip
+    digest = event_hash(case.head_hash, content)
+    values = {
+        "merchant_id": case.merchant_id, "case_id": case.case_id, "number": number, "event_id": event_id, "kind": kind,
+        "actor": actor, "at": case.at, "intent_id": intent_id, "from_state": move[0] if move else None,
+        "to_state": move[1] if move else None, "reason": reason, "case_stage": stage,
+        "body": canonical_bytes(body or {}).decode(),
+        "previous_number": case.head_number or None, "previous_hash": case.head_hash, "hash": digest,
+    }  # fmt: skip
+    run(db, _INSERT, **values)
+    case.head_number, case.head_hash = number, digest
+    case.stage = stage or case.stage
+
+
+def event_hash(previous: bytes | None, content: dict[str, Any]) -> bytes:
+    """SHA-256(tag ‖ previous hash, 32 zero bytes for the first ‖ canonical content)."""
+    return hashlib.sha256(TAG + (previous or bytes(32)) + canonical_bytes(content)).digest()

@@ -1,0 +1,111 @@
+"""What exactly is approved: one digest over everything a refund is, made from rows and from nothing else (P6, S24).
+
+The confirm page renders it, the form carries it back, the approval stores it, and it is computed again from live rows
+before each send. Amounts and numbers are strings inside, so no reader can round them.
+"""
+
+import hashlib
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.canonical import canonical_bytes
+from ledger.database import first, rows
+
+TAG: Final = b"onceback.fingerprint.v1\0"
+EVIDENCE_TAG: Final = b"onceback.evidence.v1\0"
+REQUEST_TAG: Final = b"onceback.request.v1\0"
+
+# Provider metadata values hold 500 characters; longer unit lists are replaced by a digest (S86).
+METADATA_VALUE_CHARACTERS: Final = 500
+
+# `latest_digest` is the digest of the case's newest entitlement: an intent whose own is older is dead.
+INTENT_SQL: Final = """
+    SELECT i.*, d.deployment_id, d.generation, a.account_ref, a.livemode, a.credential, m.slug AS merchant_slug,
+        c.number AS case_number, c.channel AS case_channel, c.stage AS case_stage, o.blocked,
+        (SELECT e.digest FROM entitlements e WHERE e.merchant_id = i.merchant_id AND e.case_id = i.case_id
+            ORDER BY e.n DESC LIMIT 1) AS latest_digest,
+        now() AS at
+    FROM intents i
+    JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
+    JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
+    JOIN merchants m ON m.id = i.merchant_id
+    JOIN provider_accounts a ON a.merchant_id = i.merchant_id AND a.provider_account_id = i.provider_account_id
+    CROSS JOIN deployment d
+    WHERE i.merchant_id = :merchant_id AND i.intent_id = :intent_id
+"""
+
+
+def read_intent(db: Connection, merchant_id: UUID, intent_id: UUID, *, lock: bool = False) -> RowMapping | None:
+    """The intent with the rows around it that its fingerprint covers. `lock` takes the intent's row (after its case)."""
+    return first(db, INTENT_SQL + (" FOR NO KEY UPDATE OF i" if lock else ""), merchant_id=merchant_id, intent_id=intent_id)
+
+
+def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
+    """SHA-256 over the evidence and photos of a case as they stand: kinds, counts, units, grades, notes, image hashes."""
+    seen = rows(db, _EVIDENCE, merchant_id=merchant_id, case_id=case_id)
+    content = [[str(value) if value is not None else None for value in row.values()] for row in seen]
+    return hashlib.sha256(EVIDENCE_TAG + canonical_bytes(content)).digest()
+
+
+_EVIDENCE: Final = """
+    SELECT 1 AS part, evidence_id AS id, kind, line_id, count, lower(units) AS a, upper(units) AS b, grade, parcel, note,
+        actor, encode(NULL::bytea, 'hex') AS sha
+    FROM evidence WHERE merchant_id = :merchant_id AND case_id = :case_id
+    UNION ALL
+    SELECT 2, photo_id, content_type, line_id, NULL, unit, NULL, NULL, '', caption, actor, encode(sha256, 'hex')
+    FROM photos WHERE merchant_id = :merchant_id AND case_id = :case_id
+    ORDER BY 1, 2
+"""
+
+
+def fingerprint(intent: RowMapping, evidence: bytes) -> bytes:
+    """The digest of one exact intent. `evidence` is `evidence_digest()` now, so changed evidence changes it."""
+    content = {
+        "deployment": str(intent["deployment_id"]), "merchant": str(intent["merchant_id"]),
+        "case": str(intent["case_id"]), "intent": str(intent["intent_id"]), "capture": str(intent["capture_id"]),
+        "account": intent["account_ref"], "account_id": str(intent["provider_account_id"]),
+        "livemode": intent["livemode"], "payment": intent["payment_intent_ref"], "charge": intent["charge_ref"],
+        "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"], "exponent": str(intent["exponent"]),
+        "destination": [intent["destination_kind"], intent["destination_brand"], intent["destination_last4"]],
+        "units": intent["units"], "entitlement": bytes(intent["latest_digest"] or b"").hex(),
+        "entitlement_of_intent": bytes(intent["entitlement_digest"]).hex(),
+        "policy": f"{intent['policy_id']}@{intent['policy_version']}", "route": intent["route"],
+        "requester": intent["requester"], "opener": intent["case_opener"], "key": intent["provider_key"],
+        "evidence": evidence.hex(), "evidence_of_intent": bytes(intent["evidence_digest"]).hex(),
+    }  # fmt: skip
+    return hashlib.sha256(TAG + canonical_bytes(content)).digest()
+
+
+def frozen_request(intent: RowMapping, print_: bytes) -> dict[str, Any]:
+    """The provider request of an intent, the same on every attempt. Amount in minor units as a string.
+
+    The metadata is how the refund is found again, and how claims can be rebuilt from the provider's list (S86); it names
+    nobody.
+    """
+    units = ";".join(f"{unit['line']}[{unit['from']},{unit['to']})" for unit in intent["units"])
+    if len(units) > METADATA_VALUE_CHARACTERS:
+        units = "sha256:" + hashlib.sha256(units.encode()).hexdigest()
+    return {
+        "account": intent["account_ref"],
+        "credential": intent["credential"],
+        "livemode": intent["livemode"],
+        "payment_intent": intent["payment_intent_ref"],
+        "charge": intent["charge_ref"],
+        "amount_minor": str(intent["amount_minor"]),
+        "currency": intent["currency"],
+        "metadata": {
+            "onceback_deployment": str(intent["deployment_id"]),
+            "onceback_merchant": str(intent["merchant_id"]),
+            "onceback_case": str(intent["case_id"]),
+            "onceback_intent": str(intent["intent_id"]),
+            "onceback_fingerprint": print_.hex(),
+            "onceback_units": units,
+        },
+    }
+
+
+def request_digest(request: dict[str, Any]) -> bytes:
+    """SHA-256 of the frozen request."""
+    return hashlib.sha256(REQUEST_TAG + canonical_bytes(request)).digest()

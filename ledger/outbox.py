@@ -1,0 +1,183 @@
+"""Approved work that is due: claimed and committed before the call, so a crash leaves a row that says what was going on.
+
+A worker claims inside one merchant: the case rows of due intents are taken with SKIP LOCKED, each intent is verified again
+from live rows (P6), an attempt is written, and the intent is `submitting` when the transaction commits. Only then may the
+caller send the frozen request, under the intent's one key.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.approvals import fault_before_send, hold
+from ledger.database import first, rows, run, scalar
+from ledger.events import LockedCase, append, lock_case
+from ledger.fingerprint import read_intent
+from ledger.ids import uuid7
+from ledger.seals import SealVerifier
+
+# A lease is the backstop for a worker that hangs; one that died is noticed at once by its advisory lock. It is longer than
+# any call can take (5 s to connect, 30 s to read), so a slow call is never taken over.
+LEASE_SECONDS: Final = 120
+# Sending stops this long before the lease ends, so that no call is under way when another worker takes over.
+SEND_MARGIN_SECONDS: Final = 60
+# Stripe keeps a key for at least 24 h; after that the same key would refund again. An hour is kept in hand for clocks.
+KEY_SAFE_HOURS: Final = 23
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """One attempt this worker may make: send `request` under `key`, then record the outcome as `attempt_no`."""
+
+    merchant_id: UUID
+    intent_id: UUID
+    attempt_no: int
+    key: str
+    request: dict[str, Any]
+    trace: str
+    lease_until: datetime
+
+
+_DUE: Final = """
+    SELECT c.case_id, i.intent_id FROM outbox o
+    JOIN intents i ON i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id
+    JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
+    WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() AND (
+        i.state = 'approved' OR (i.state = 'submitting' AND EXISTS (
+            SELECT 1 FROM attempt_results r WHERE r.merchant_id = o.merchant_id AND r.intent_id = o.intent_id
+                AND r.attempt_no = o.attempts AND r.outcome = 'not_accepted')))
+    ORDER BY o.due_at, o.intent_id LIMIT :batch
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+"""
+
+
+def claim_due(db: Connection, merchant_id: UUID, worker_id: int, verifier: SealVerifier, batch: int) -> list[Claimed]:
+    """Claims up to `batch` due intents of one merchant; the caller commits, then sends.
+
+    Nothing is claimed while the merchant is paused or stopped (read inside this transaction). An intent that fails the
+    check before send becomes `held` with an alarm instead; one whose key is past its safe age is never sent.
+    Locks cases (skipping those taken), then their intents.
+    """
+    if brakes_on(db, merchant_id):
+        return []
+    cases: dict[UUID, LockedCase] = {}
+    claimed = []
+    for due in rows(db, _DUE, m=merchant_id, batch=batch):
+        case = cases.get(due["case_id"]) or lock_case(db, merchant_id, due["case_id"])
+        cases[case.case_id] = case
+        intent = read_intent(db, merchant_id, due["intent_id"], lock=True)
+        if intent is None or intent["state"] not in ("approved", "submitting"):
+            continue
+        attempt = start_attempt(db, case, intent, worker_id, verifier)
+        if attempt is not None:
+            claimed.append(attempt)
+    return claimed
+
+
+def brakes_on(db: Connection, merchant_id: UUID) -> bool:
+    """Whether a person paused the merchant, or an alarm stopped its submitter."""
+    brakes = first(db, "SELECT paused_at, stopped_at FROM merchant_brakes WHERE merchant_id = :m", m=merchant_id)
+    return brakes is not None and (brakes["paused_at"] is not None or brakes["stopped_at"] is not None)
+
+
+def start_attempt(
+    db: Connection, case: LockedCase, intent: RowMapping, worker_id: int, verifier: SealVerifier
+) -> Claimed | None:
+    """Verifies again and writes the next attempt; None when the intent must not be sent (it is held or left to a person).
+
+    Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10).
+    """
+    row = first(db, "SELECT * FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"])
+    fault = "seal" if row is None else fault_before_send(db, intent, verifier)
+    if not fault and row is not None and case.at - row["approved_at"] >= timedelta(hours=KEY_SAFE_HOURS):
+        fault = "expired"
+    if fault or row is None:
+        _refuse_to_send(db, case, intent, fault)
+        return None
+    attempt_no = row["attempts"] + 1
+    lease_until = case.at + timedelta(seconds=LEASE_SECONDS)
+    run(db, "INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until) VALUES (:m, :i, :n, :w, :l)",
+        m=case.merchant_id, i=intent["intent_id"], n=attempt_no, w=worker_id, l=lease_until)  # fmt: skip
+    run(db, "UPDATE outbox SET attempts = :n, due_at = :l WHERE merchant_id = :m AND intent_id = :i",
+        m=case.merchant_id, i=intent["intent_id"], n=attempt_no, l=lease_until)  # fmt: skip
+    if intent["state"] != "submitting":
+        body = {"attempt": str(attempt_no)}
+        move = (intent["state"], "submitting")
+        append(db, case, "intent.submitting", "system", body, intent_id=intent["intent_id"], move=move)
+    return Claimed(case.merchant_id, intent["intent_id"], attempt_no, intent["provider_key"], row["request"], row["trace"], lease_until)
+
+
+def _refuse_to_send(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> None:
+    raise_alarm(db, case.merchant_id, f"not_sent_{fault}", intent["intent_id"], f"R-{intent['number']} was not sent: {fault}")
+    match intent["state"]:
+        case "approved":
+            hold(db, case, intent, "system", fault)
+        case "submitting":
+            # An earlier attempt was turned away before it was looked at. It is not known that nothing happened: look first.
+            mark_unknown(db, case, intent, fault)
+        case "unknown":
+            give_to_person(db, case, intent, fault)
+
+
+def mark_unknown(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> None:
+    """submitting → unknown; the first look at the provider is due at once. Nothing is released (P9)."""
+    move = ("submitting", "unknown")
+    append(db, case, "intent.unknown", "system", intent_id=intent["intent_id"], move=move, reason=reason)
+    run(db, "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"])
+
+
+def give_to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> None:
+    """unknown or pending → needs_review. Nothing is released and nothing is sent again."""
+    move = (intent["state"], "needs_review")
+    append(db, case, "intent.needs_review", "system", intent_id=intent["intent_id"], move=move, reason=reason)
+    run(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
+        m=case.merchant_id, i=intent["intent_id"])  # fmt: skip
+
+
+def raise_alarm(db: Connection, merchant_id: UUID, kind: str, intent_id: UUID | None, text: str) -> None:
+    """Writes an alarm row unless the same one is still open."""
+    open_already = scalar(
+        db, "SELECT 1 FROM alarms WHERE merchant_id = :m AND kind = :k AND intent_id IS NOT DISTINCT FROM :i AND closed_at IS NULL",
+        m=merchant_id, k=kind, i=intent_id,
+    )  # fmt: skip
+    if not open_already:
+        run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, intent_id, text) VALUES (:m, :a, :k, :i, :t)",
+            m=merchant_id, a=uuid7(), k=kind, i=intent_id, t=text)  # fmt: skip
+
+
+# An attempt without a result belongs to nobody when its worker's advisory lock is gone, or its lease has ended.
+_ORPHANS: Final = """
+    SELECT i.case_id, i.intent_id, a.attempt_no FROM outbox o
+    JOIN intents i ON i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id AND i.state = 'submitting'
+    JOIN attempts a ON a.merchant_id = o.merchant_id AND a.intent_id = o.intent_id AND a.attempt_no = o.attempts
+    WHERE o.merchant_id = :m AND o.done_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM attempt_results r WHERE r.merchant_id = a.merchant_id AND r.intent_id = a.intent_id
+            AND r.attempt_no = a.attempt_no)
+        AND (a.lease_until <= now() OR NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND l.granted AND (l.classid::bigint << 32 | l.objid::bigint) = a.worker_id))
+    ORDER BY i.case_id LIMIT :batch
+"""
+
+
+def take_over_orphans(db: Connection, merchant_id: UUID, worker_id: int, batch: int = 100) -> int:
+    """Attempts whose worker died or hangs become `unknown`; returns how many. Locks each case, then its intent."""
+    taken = 0
+    for orphan in rows(db, _ORPHANS, m=merchant_id, batch=batch):
+        case = lock_case(db, merchant_id, orphan["case_id"])
+        intent = read_intent(db, merchant_id, orphan["intent_id"], lock=True)
+        if intent is None or intent["state"] != "submitting":
+            continue
+        # The key of attempt_results fences a slow worker: whichever result is first stands, the other is refused.
+        added = run(
+            db, "INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, code, detail, recorded_by)"
+            " VALUES (:m, :i, :n, 'unknown', 'worker_gone', 'the worker stopped before it recorded an answer', :w)"
+            " ON CONFLICT DO NOTHING", m=merchant_id, i=intent["intent_id"], n=orphan["attempt_no"], w=worker_id,
+        )  # fmt: skip
+        if added:
+            mark_unknown(db, case, intent, "worker_gone")
+            taken += 1
+    return taken

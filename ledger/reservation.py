@@ -1,0 +1,113 @@
+"""Money set aside and given back: one transfer per move, one cap entry per reservation (P3, P11).
+
+Lock order inside: the lines of the order by id, then the capture, then the cap day last and shortest.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+from sqlalchemy.exc import IntegrityError
+
+from ledger.database import rows, run, run_many, scalar
+from ledger.errors import NotEnoughMoneyLeft
+from ledger.ids import uuid7
+
+_TRANSFER: Final = """
+    INSERT INTO transfers (merchant_id, transfer_id, capture_id, currency, intent_id, step, from_balance, to_balance, amount_minor)
+    VALUES (:merchant_id, :transfer_id, :capture_id, :currency, :intent_id, :step, :from_balance, :to_balance, :amount_minor)
+"""
+_MOVES: Final = {
+    "reserve": ("available", "reserved"),
+    "release": ("reserved", "available"),
+    "settle": ("reserved", "refunded"),
+    "reverse": ("refunded", "available"),
+}
+
+
+def transfer(db: Connection, intent: RowMapping, step: str) -> None:
+    """Moves the intent's whole amount between two balances of its capture; locks the capture row.
+
+    Raises NotEnoughMoneyLeft when the capture has less available; IntegrityError for a step done twice or out of order.
+    """
+    from_balance, to_balance = _MOVES[step]
+    try:
+        run(
+            db, _TRANSFER, merchant_id=intent["merchant_id"], transfer_id=uuid7(), capture_id=intent["capture_id"],
+            currency=intent["currency"], intent_id=intent["intent_id"], step=step, from_balance=from_balance,
+            to_balance=to_balance, amount_minor=intent["amount_minor"],
+        )  # fmt: skip
+    except IntegrityError as error:
+        if step == "reserve" and "balances_not_negative" in str(error.orig):
+            raise NotEnoughMoneyLeft() from error
+        raise
+
+
+_RESERVE_CAP: Final = """
+    INSERT INTO cap_entries (merchant_id, intent_id, step, currency, business_day, amount_minor)
+    SELECT :merchant_id, :intent_id, 'reserve', :currency, (now() AT TIME ZONE zone)::date, :amount_minor
+    FROM merchants WHERE id = :merchant_id
+"""
+
+
+def reserve_cap(db: Connection, intent: RowMapping) -> bool:
+    """Counts the intent against the merchant's cap of the current business day in its zone; False when it does not fit.
+
+    Locks the cap day, the hottest row there is: call it last before commit. A currency without a cap row fits nothing.
+    """
+    return 1 == run(
+        db, _RESERVE_CAP, merchant_id=intent["merchant_id"], intent_id=intent["intent_id"],
+        currency=intent["currency"], amount_minor=intent["amount_minor"],
+    )  # fmt: skip
+
+
+_RETURN_CAP: Final = """
+    INSERT INTO cap_entries (merchant_id, intent_id, step, currency, business_day, amount_minor)
+    SELECT merchant_id, intent_id, 'return', currency, business_day, -amount_minor FROM cap_entries
+    WHERE merchant_id = :merchant_id AND intent_id = :intent_id AND step = 'reserve'
+"""
+
+
+def return_cap(db: Connection, intent: RowMapping) -> None:
+    """Gives the reservation back to the day that carried it; nothing to do for an intent that was held by the cap."""
+    run(db, _RETURN_CAP, merchant_id=intent["merchant_id"], intent_id=intent["intent_id"])
+
+
+_CLAIM: Final = """
+    INSERT INTO line_claims (merchant_id, claim_id, intent_id, line_id, step, amount_minor)
+    VALUES (:merchant_id, :claim_id, :intent_id, :line_id, :step, :amount_minor)
+"""
+
+
+def claim_lines(db: Connection, merchant_id: UUID, intent_id: UUID, amounts: dict[UUID, int]) -> None:
+    """Takes `amounts` (minor units by line) of the order lines, in line order; IntegrityError above what is allocated."""
+    run_many(db, _CLAIM, [
+        {"merchant_id": merchant_id, "claim_id": uuid7(), "intent_id": intent_id, "line_id": line, "step": "claim",
+         "amount_minor": amounts[line]}
+        for line in sorted(amounts) if amounts[line]
+    ])  # fmt: skip
+
+
+def release_lines(db: Connection, intent: RowMapping) -> None:
+    """Gives back every line claim of the intent, in line order."""
+    claims = rows(
+        db, "SELECT line_id, amount_minor FROM line_claims WHERE merchant_id = :m AND intent_id = :i AND step = 'claim'"
+        " ORDER BY line_id", m=intent["merchant_id"], i=intent["intent_id"],
+    )  # fmt: skip
+    run_many(db, _CLAIM, [
+        {"merchant_id": intent["merchant_id"], "claim_id": uuid7(), "intent_id": intent["intent_id"],
+         "line_id": claim["line_id"], "step": "release", "amount_minor": -claim["amount_minor"]}
+        for claim in claims
+    ])  # fmt: skip
+
+
+def let_go(db: Connection, intent: RowMapping) -> None:
+    """Undoes everything an intent holds that came to nothing: line claims, reservation, cap. In lock order."""
+    release_lines(db, intent)
+    reserved = scalar(
+        db, "SELECT 1 FROM transfers WHERE merchant_id = :m AND intent_id = :i AND step = 'reserve'",
+        m=intent["merchant_id"], i=intent["intent_id"],
+    )  # fmt: skip
+    if reserved:
+        transfer(db, intent, "release")
+        return_cap(db, intent)

@@ -1,0 +1,285 @@
+"""What the provider said, written down: four outcomes of a call (P9), and the states a refund there can have.
+
+Only a refusal the provider names releases anything. A time-out, a cut body, a 5xx or a crash is `unknown`: the
+reservation stays, and the reconciler looks. Every function here locks the case, then the intent; releasing also locks the
+order lines, the capture and the cap day, in that order.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, assert_never
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.database import run, scalar
+from ledger.events import LockedCase, append, lock_case_of_intent
+from ledger.fingerprint import read_intent
+from ledger.outbox import give_to_person, mark_unknown, raise_alarm
+from ledger.reservation import let_go, release_lines, transfer
+
+# STRIPE.md §1: the statuses a refund can have; the set is open, and an unlisted one is not interpreted.
+SETTLED: Final = {
+    "succeeded": "succeeded",
+    "pending": "pending",
+    "requires_action": "pending",
+    "failed": "failed",
+    "canceled": "failed",
+}
+# How soon the provider is asked again about a refund it has accepted but not settled. Hints arrive by webhook; this is the
+# net under them, so it backs off: card refunds settle within minutes, other methods within days.
+PENDING_LOOK_SECONDS: Final = (60, 300, 900, 3600)
+
+
+@dataclass(frozen=True)
+class ProviderRefund:
+    """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank."""
+
+    refund_ref: str
+    status: str
+    amount_minor: int
+    currency: str
+    payment_intent_ref: str
+    charge_ref: str
+    intent_id: str
+    failure_reason: str = ""
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The provider answered with a refund that is exactly what was asked for."""
+
+    refund: ProviderRefund
+    http_status: int = 200
+    request_ref: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The provider named a refusal: nothing was paid, and nothing will be under this request."""
+
+    code: str
+    detail: str
+    http_status: int
+    request_ref: str = ""
+
+
+@dataclass(frozen=True)
+class NotAccepted:
+    """The provider turned the call away before looking at it; the same key may be sent again after a while.
+
+    `stops_merchant` (401, 403): nothing more is sent for the merchant until a person has looked at its credential.
+    """
+
+    code: str
+    detail: str
+    retry_after_seconds: int
+    http_status: int | None = None
+    request_ref: str = ""
+    stops_merchant: bool = False
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """No answer that can be relied on. `needs_person` when waiting cannot help (an answer for another request)."""
+
+    code: str
+    detail: str
+    http_status: int | None = None
+    request_ref: str = ""
+    needs_person: bool = False
+    refund_ref: str | None = None
+    refund_status: str | None = None
+
+
+Outcome = Confirmed | Refused | NotAccepted | Unknown
+
+
+def record_outcome(db: Connection, merchant_id: UUID, intent_id: UUID, attempt_no: int, worker_id: int, outcome: Outcome) -> bool:
+    """Writes the result of one attempt and what follows from it, in the caller's transaction.
+
+    False when the attempt was taken over meanwhile: the answer is not lost, the look-up that follows finds it. Locks case,
+    intent, and for a refusal lines, capture, cap day.
+    """
+    case = lock_case_of_intent(db, merchant_id, intent_id)
+    intent = read_intent(db, merchant_id, intent_id, lock=True)
+    if intent is None or intent["state"] != "submitting" or not _insert_result(db, intent, attempt_no, worker_id, outcome):
+        return False
+    match outcome:
+        case Confirmed(refund=refund):
+            apply_refund(db, case, intent, refund)
+        case Refused(code=code):
+            fail(db, case, intent, code)
+        case NotAccepted():
+            _turned_away(db, case, intent, outcome)
+        case Unknown(code=code, detail=detail, needs_person=needs_person):
+            mark_unknown(db, case, intent, code)
+            if needs_person:
+                raise_alarm(db, merchant_id, code, intent_id, f"R-{intent['number']}: {detail}"[:300])
+                give_to_person(db, case, _moved(intent, "unknown"), code)
+        case _:
+            assert_never(outcome)
+    return True
+
+
+def _moved(intent: RowMapping, state: str) -> RowMapping:
+    return {**intent, "state": state}  # type: ignore[return-value]
+
+
+def _turned_away(db: Connection, case: LockedCase, intent: RowMapping, outcome: NotAccepted) -> None:
+    keys = {"m": case.merchant_id, "i": intent["intent_id"]}
+    due = timedelta(seconds=outcome.retry_after_seconds)
+    run(db, "UPDATE outbox SET due_at = now() + :due WHERE merchant_id = :m AND intent_id = :i", due=due, **keys)
+    append(db, case, "intent.turned_away", "system", {"code": outcome.code}, intent_id=intent["intent_id"])
+    if outcome.stops_merchant:
+        run(db, "UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = :r WHERE merchant_id = :m AND stopped_at IS NULL",
+            r=outcome.code, m=case.merchant_id)  # fmt: skip
+        raise_alarm(db, case.merchant_id, "submitter_stopped", None, f"The provider refused our credential: {outcome.code}")
+
+
+def _insert_result(db: Connection, intent: RowMapping, attempt_no: int, worker_id: int, outcome: Outcome) -> bool:
+    refund_ref = refund_status = code = detail = None
+    match outcome:
+        case Confirmed(refund=refund):
+            name, refund_ref, refund_status = "confirmed", refund.refund_ref, refund.status
+        case Refused(code=code, detail=detail):
+            name = "refused"
+        case NotAccepted(code=code, detail=detail):
+            name = "not_accepted"
+        case Unknown(code=code, detail=detail, refund_ref=refund_ref, refund_status=refund_status):
+            name = "unknown"
+        case _:
+            assert_never(outcome)
+    current = scalar(db, "SELECT attempts FROM outbox WHERE merchant_id = :m AND intent_id = :i",
+                     m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+    return current == attempt_no and 1 == run(
+        db, "INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, http_status, provider_request_ref,"
+        " refund_ref, refund_status, code, detail, recorded_by) VALUES (:m, :i, :n, :outcome, :status, :request, :ref,"
+        " :refund_status, :code, :detail, :w) ON CONFLICT DO NOTHING",
+        m=intent["merchant_id"], i=intent["intent_id"], n=attempt_no, outcome=name, status=outcome.http_status,
+        request=outcome.request_ref[:80], ref=refund_ref, refund_status=refund_status, code=(code or "")[:80],
+        detail=(detail or "")[:300], w=worker_id,
+    )  # fmt: skip
+
+
+def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
+    """Brings a locked intent to what the provider shows for its refund; returns the state it is in afterwards.
+
+    Also handles the two moves after payment: nothing new, and `succeeded` → `reversed` when the bank returned the money.
+    Raises nothing for a status it does not know: that is a person's, with an alarm.
+    """
+    wrong = mismatch(intent, refund)
+    if wrong:
+        raise_alarm(db, case.merchant_id, "answer_differs", intent["intent_id"], f"R-{intent['number']}: {wrong} differs"[:300])
+        return _to_person(db, case, intent, f"differs:{wrong}")
+    _keep_reference(db, intent, refund)
+    target = SETTLED.get(refund.status)
+    if target is None:
+        raise_alarm(db, case.merchant_id, "unlisted_status", intent["intent_id"], f"R-{intent['number']}: {refund.status}"[:300])
+        return _to_person(db, case, intent, "unlisted_status")
+    state: str = intent["state"]
+    if state == "succeeded":
+        return _reverse(db, case, intent, refund) if target == "failed" else state
+    if target == state or state not in ("submitting", "unknown", "pending", "needs_review"):
+        if state == "pending":
+            _schedule_pending(db, intent)
+        return state
+    match target:
+        case "succeeded":
+            _succeed(db, case, intent, refund)
+        case "pending":
+            _pend(db, case, intent, refund)
+        case "failed":
+            fail(db, case, intent, refund.failure_reason or refund.status)
+    return target
+
+
+def mismatch(intent: RowMapping, refund: ProviderRefund) -> str:
+    """The first field in which the provider's refund is not what the intent asked for, or "" (S68)."""
+    for field, ours, theirs in (
+        ("amount", intent["amount_minor"], refund.amount_minor),
+        ("currency", intent["currency"], refund.currency),
+        ("charge", intent["charge_ref"], refund.charge_ref),
+        ("metadata", str(intent["intent_id"]), refund.intent_id),
+    ):
+        if ours != theirs:
+            return field
+    return "refund" if intent["provider_refund_ref"] not in (None, refund.refund_ref) else ""
+
+
+def _to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> str:
+    if intent["state"] == "submitting":
+        mark_unknown(db, case, intent, reason)
+        intent = _moved(intent, "unknown")
+    if intent["state"] in ("unknown", "pending"):
+        give_to_person(db, case, intent, reason)
+        return "needs_review"
+    return str(intent["state"])
+
+
+def _keep_reference(db: Connection, intent: RowMapping, refund: ProviderRefund) -> None:
+    if intent["provider_refund_ref"] is None or refund.reference != intent["provider_reference"]:
+        run(db, "UPDATE intents SET provider_refund_ref = :r, provider_reference = :bank WHERE merchant_id = :m AND intent_id = :i",
+            r=refund.refund_ref, bank=refund.reference, m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+
+
+def _done(db: Connection, intent: RowMapping) -> None:
+    run(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
+        m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+
+
+def _succeed(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
+    rest = units_not_paid(db, case, intent)
+    append(db, case, "intent.succeeded", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
+           move=(intent["state"], "succeeded"), stage="waiting_goods" if rest else None)  # fmt: skip
+    transfer(db, intent, "settle")
+    _done(db, intent)
+    if not rest and not _others_live(db, case, intent):
+        run(db, "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c", m=case.merchant_id, c=case.case_id)
+
+
+def units_not_paid(db: Connection, case: LockedCase, intent: RowMapping) -> int:
+    """How many units the case holds that neither this intent nor an earlier paid one covers."""
+    held = scalar(db, "SELECT coalesce(sum(upper(units) - lower(units)), 0) FROM case_items"
+                  " WHERE merchant_id = :m AND case_id = :c AND live", m=case.merchant_id, c=case.case_id)  # fmt: skip
+    return int(held) - sum(unit["to"] - unit["from"] for unit in intent["units"])
+
+
+def _others_live(db: Connection, case: LockedCase, intent: RowMapping) -> bool:
+    return bool(scalar(
+        db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state IN ('proposed',"
+        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') LIMIT 1",
+        m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
+    ))  # fmt: skip
+
+
+def _pend(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
+    append(db, case, "intent.pending", "system", {"refund": refund.refund_ref, "status": refund.status},
+           intent_id=intent["intent_id"], move=(intent["state"], "pending"))  # fmt: skip
+    _schedule_pending(db, intent)
+
+
+def _schedule_pending(db: Connection, intent: RowMapping) -> None:
+    looked = scalar(db, "SELECT count(*) FROM looks WHERE merchant_id = :m AND intent_id = :i",
+                    m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+    wait = timedelta(seconds=PENDING_LOOK_SECONDS[min(looked, len(PENDING_LOOK_SECONDS) - 1)])
+    run(db, "UPDATE outbox SET due_at = now() + :wait WHERE merchant_id = :m AND intent_id = :i",
+        wait=wait, m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+
+
+def fail(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> None:
+    """A definite failure the provider named: the intent fails, and claims, reservation and cap go back (P9, P11)."""
+    move = (intent["state"], "failed")
+    append(db, case, "intent.failed", "system", intent_id=intent["intent_id"], move=move, reason=reason[:300])
+    let_go(db, intent)
+    _done(db, intent)
+
+
+def _reverse(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
+    append(db, case, "intent.reversed", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
+           move=("succeeded", "reversed"), reason=(refund.failure_reason or refund.status)[:300])  # fmt: skip
+    release_lines(db, intent)
+    transfer(db, intent, "reverse")
+    run(db, "UPDATE cases SET closed_at = NULL WHERE merchant_id = :m AND case_id = :c", m=case.merchant_id, c=case.case_id)
+    return "reversed"
