@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import List
 
 OLDEST = (3, 11)
 NEEDED_MB = {"requirements.lock": 700, "requirements-build.lock": 100, "requirements-dev.lock": 1300}
@@ -17,7 +18,7 @@ class InstallError(Exception):
     """One sentence for the person who typed `make`."""
 
 
-def main(stamp, locks):
+def main(stamp: str, locks: List[str]) -> None:
     """Makes .venv if need be, installs exactly what the locks name and the project itself, then touches the stamp."""
     check_python()
     check_disk(locks)
@@ -29,7 +30,7 @@ def main(stamp, locks):
         pass
 
 
-def check_python():
+def check_python() -> None:
     if sys.version_info < OLDEST:
         raise InstallError(
             "Onceback needs Python 3.11 or newer and this is {}.{}: install a newer one, "
@@ -45,7 +46,7 @@ def check_python():
         ) from None
 
 
-def check_disk(locks):
+def check_disk(locks: List[str]) -> None:
     if works(VENV_PYTHON):
         return
     needed = sum(NEEDED_MB[lock] for lock in locks)
@@ -56,7 +57,7 @@ def check_disk(locks):
         )
 
 
-def works(python):
+def works(python: str) -> bool:
     """Whether this interpreter exists, runs, and is new enough (a venv breaks when the Python beneath it goes)."""
     probe = "import sys; sys.exit(sys.version_info < {})".format(OLDEST)
     try:
@@ -66,14 +67,14 @@ def works(python):
         return False
 
 
-def make_venv():
+def make_venv() -> None:
     if works(VENV_PYTHON):
         return
     say("Making .venv with Python {}.{}.{}".format(*sys.version_info[:3]))
     run([sys.executable, "-m", "venv", "--clear", ".venv"], "The folder .venv could not be made")
 
 
-def install_lock(lock):
+def install_lock(lock: str) -> None:
     with open(lock) as lines:
         expected = sum("==" in line and not line.lstrip().startswith("#") for line in lines)
     say("Installing what {} names, by hash".format(lock))
@@ -85,17 +86,17 @@ def install_lock(lock):
     )
 
 
-def install_project():
+def install_project() -> None:
     say("Building the project's own part")
     command = [VENV_PYTHON, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index"]
     run([*command, "--disable-pip-version-check", "--editable", "."], "The project itself could not be built")
 
 
-def run(command, refusal, expected=0):
+def run(command: List[str], refusal: str, expected: int = 0) -> None:
     """Runs a command, counts the packages it collects on one moving line, and shows its words only when it fails."""
     words, collected = [], 0
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    for line in process.stdout:
+    for line in process.stdout or ():
         words.append(line)
         if line.startswith("Collecting ") and sys.stdout.isatty():
             collected += 1
@@ -108,7 +109,7 @@ def run(command, refusal, expected=0):
         raise InstallError("{}: read the lines above, put it right and run the same command again.".format(refusal))
 
 
-def say(sentence):
+def say(sentence: str) -> None:
     print(sentence + " ...")
     sys.stdout.flush()
 
