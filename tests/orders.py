@@ -9,9 +9,10 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
-from ledger.canonical import canonical_bytes
+from ledger.allocation import allocate
 from ledger.database import run
 from ledger.ids import uuid7
+from ledger.order_document import order_facts
 
 PLACED_AT = datetime(2026, 10, 12, 9, 30, tzinfo=UTC)
 
@@ -67,15 +68,18 @@ def insert_order(
     """The rows of one order in the open transaction, which is the console's and pinned to the merchant."""
     order_id, total = uuid7(), sum(line.gross_minor for line in lines)
     paid = captured or {"card": total}
-    facts = _facts(external_ref, currency, total, lines, paid)
+    facts = order_facts(_facts(external_ref, currency, total, lines, paid))
+    allocation = allocate(facts)
     run(
         db,
         "INSERT INTO orders (merchant_id, order_id, external_ref, customer_id, currency, exponent, total_minor,"
-        " placed_at, zone, region, channel, price_mode, facts, facts_digest, allocation_method, allocation_digest)"
-        " VALUES (:m, :order_id, :ref, :customer_id, :currency, :exponent, :total, :at, 'Europe/London', 'GB', 'web',"
-        " 'inclusive', :facts, :digest, 'value.cumulative@1+tax.as_charged@1', :digest)",
+        " placed_at, zone, region, channel, price_mode, facts, facts_digest, allocation, allocation_method,"
+        " allocation_digest) VALUES (:m, :order_id, :ref, :customer_id, :currency, :exponent, :total, :at,"
+        " 'Europe/London', 'GB', 'web', 'inclusive', :facts, :facts_digest, :allocation, :method, :allocation_digest)",
         m=merchant_id, order_id=order_id, ref=external_ref, customer_id=customer_id, currency=currency,
-        exponent=exponent, total=total, at=PLACED_AT, facts=Jsonb(facts), digest=sha256(canonical_bytes(facts)),
+        exponent=exponent, total=total, at=PLACED_AT, facts=Jsonb(facts.document()),
+        facts_digest=_bytes(facts.digest()), allocation=Jsonb(allocation.document()), method=allocation.method,
+        allocation_digest=_bytes(allocation.digest),
     )  # fmt: skip
     line_ids = {line.ref: uuid7() for line in lines}
     for position, line in enumerate(lines, 1):
@@ -93,12 +97,14 @@ def insert_order(
         card = tender == "card"
         run(
             db,
-            "INSERT INTO captures (merchant_id, capture_id, order_id, position, capture_ref, tender, provider_account_id,"
-            " payment_intent_ref, charge_ref, destination_kind, destination_brand, destination_last4, currency,"
-            " captured_minor, order_minor, captured_at, available_minor) VALUES (:m, :capture_id, :order_id, :position,"
-            " :tender, :tender, :account, :payment, :charge, :tender, :brand, :last4, :currency, :minor, :minor, :at, :minor)",
+            "INSERT INTO captures (merchant_id, capture_id, order_id, position, capture_ref, tender,"
+            " provider_account_id, payment_intent_ref, charge_ref, destination_kind, destination_brand,"
+            " destination_last4, currency, captured_minor, order_minor, captured_at, available_minor) VALUES (:m, :capture_id, :order_id, :position,"
+            " :ref, :tender, :account, :payment, :charge, :tender, :brand, :last4, :currency, :minor, :minor, :at,"
+            " :minor)",
             m=merchant_id, capture_id=capture_ids[tender], order_id=order_id, position=position, tender=tender,
-            account=account_id, payment=f"pi_{external_ref}_{tender}", charge=f"ch_{external_ref}_{tender}",
+            ref=f"{external_ref}-{tender}", account=account_id,
+            payment=f"pi_{external_ref}_{tender}", charge=f"ch_{external_ref}_{tender}",
             brand="visa" if card else "", last4="4242" if card else "", currency=currency, minor=minor, at=PLACED_AT,
         )  # fmt: skip
     quantities = {line.ref: line.quantity for line in lines}
@@ -141,6 +147,10 @@ def _tax(line: Line) -> int:
     """The tax inside the gross, half up."""
     base = 1_000_000 + line.tax_ppm
     return (2 * line.gross_minor * line.tax_ppm + base) // (2 * base)
+
+
+def _bytes(named_digest: str) -> bytes:
+    return bytes.fromhex(named_digest.removeprefix("sha256:"))
 
 
 def sha256(content: bytes) -> bytes:

@@ -160,8 +160,8 @@ notes = Table(
     Column("staff_id", Uuid, nullable=False),
     Column("text", Text, nullable=False),
     Column("at", MOMENT, nullable=False, server_default=NOW),
-    ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
     ForeignKeyConstraint(["merchant_id", "case_id"], ["cases.merchant_id", "cases.case_id"]),
+    ForeignKeyConstraint(["merchant_id", "staff_id"], ["memberships.merchant_id", "memberships.staff_id"]),
     Index("notes_of_case", "merchant_id", "case_id"),
 )
 

@@ -127,7 +127,7 @@ approvals = Table(
     Column("seal", LargeBinary, nullable=False),
     UniqueConstraint("merchant_id", "intent_id", "seat", name="approved_once_per_seat"),
     UniqueConstraint("merchant_id", "intent_id", "approver", name="one_seat_per_person"),
-    ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
+    ForeignKeyConstraint(["merchant_id", "staff_id"], ["memberships.merchant_id", "memberships.staff_id"]),
     ForeignKeyConstraint(
         ["merchant_id", "intent_id", "requester", "case_opener"],
         ["intents.merchant_id", "intents.intent_id", "intents.requester", "intents.case_opener"],
@@ -225,8 +225,8 @@ cap_raises = Table(
     Column("decided_by", Uuid),
     Column("decided_at", MOMENT),
     Column("granted", Boolean),
-    ForeignKeyConstraint(["asked_by"], ["staff.staff_id"]),
-    ForeignKeyConstraint(["decided_by"], ["staff.staff_id"]),
+    ForeignKeyConstraint(["merchant_id", "asked_by"], ["memberships.merchant_id", "memberships.staff_id"]),
+    ForeignKeyConstraint(["merchant_id", "decided_by"], ["memberships.merchant_id", "memberships.staff_id"]),
     ForeignKeyConstraint(["merchant_id", "currency"], ["caps.merchant_id", "caps.currency"]),
 )
 
@@ -265,5 +265,6 @@ events = Table(
     ForeignKeyConstraint(
         ["merchant_id", "intent_id", "case_id"], ["intents.merchant_id", "intents.intent_id", "intents.case_id"]
     ),
+    Index("proposed_once", "merchant_id", "intent_id", unique=True, postgresql_where=text("from_state = 'new'::text")),
     Index("events_of_intent", "merchant_id", "intent_id", postgresql_where=text("intent_id IS NOT NULL")),
 )

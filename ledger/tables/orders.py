@@ -49,6 +49,7 @@ orders = Table(
     Column("price_mode", Text, nullable=False),
     Column("facts", JSONB, nullable=False),
     Column("facts_digest", LargeBinary, nullable=False),
+    Column("allocation", JSONB, nullable=False),
     Column("allocation_method", Text, nullable=False),
     Column("allocation_digest", LargeBinary, nullable=False),
     Column("discrepancies", ARRAY(Text), nullable=False, server_default="{}"),

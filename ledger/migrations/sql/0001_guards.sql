@@ -33,10 +33,13 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'transfer names no capture of this merchant' USING ERRCODE = 'foreign_key_violation';
     END IF;
-    -- What leaves "reserved" for an intent is what that intent put there, whole and once.
-    IF NEW.step IN ('settle', 'release', 'reverse') THEN
-        PERFORM 1 FROM transfers WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
-            AND step = CASE NEW.step WHEN 'reverse' THEN 'settle' ELSE 'reserve' END
+    -- What goes on or back is what an earlier step of the same intent, or of the same object at the provider, moved: whole
+    -- and once. And it goes only when the intent has come to the state that says so (P9): the event is inserted first.
+    IF NEW.step IN ('settle', 'release', 'reverse', 'external_reverse', 'dispute_won') THEN
+        PERFORM 1 FROM transfers WHERE merchant_id = NEW.merchant_id
+            AND (intent_id = NEW.intent_id OR source_ref = NEW.source_ref)
+            AND step = CASE NEW.step WHEN 'reverse' THEN 'settle' WHEN 'external_reverse' THEN 'external'
+                WHEN 'dispute_won' THEN 'dispute' ELSE 'reserve' END
             AND capture_id = NEW.capture_id AND amount_minor = NEW.amount_minor;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'step % has no matching earlier step', NEW.step USING ERRCODE = 'check_violation';
@@ -45,6 +48,14 @@ BEGIN
             AND step = CASE NEW.step WHEN 'settle' THEN 'release' WHEN 'release' THEN 'settle' ELSE '' END;
         IF FOUND THEN
             RAISE EXCEPTION 'an intent settles or releases, never both' USING ERRCODE = 'check_violation';
+        END IF;
+        IF NEW.intent_id IS NOT NULL THEN
+            PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
+                AND state = ANY (CASE NEW.step WHEN 'release' THEN ARRAY['withdrawn', 'failed']
+                    WHEN 'settle' THEN ARRAY['succeeded'] ELSE ARRAY['reversed'] END);
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'the state of the intent does not allow the step %', NEW.step USING ERRCODE = 'check_violation';
+            END IF;
         END IF;
     ELSIF NEW.step = 'reserve' THEN
         PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND amount_minor = NEW.amount_minor;
@@ -64,11 +75,17 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION 'a release gives back exactly what was claimed' USING ERRCODE = 'check_violation';
         END IF;
+        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
+            AND state IN ('withdrawn', 'failed', 'reversed');
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a line is given back only by an intent that came to nothing' USING ERRCODE = 'check_violation';
+        END IF;
     END IF;
     UPDATE order_lines SET claimed_minor = claimed_minor + NEW.amount_minor
-    WHERE merchant_id = NEW.merchant_id AND line_id = NEW.line_id;
+    WHERE merchant_id = NEW.merchant_id AND line_id = NEW.line_id
+        AND order_id = (SELECT order_id FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id);
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'claim names no line of this merchant' USING ERRCODE = 'foreign_key_violation';
+        RAISE EXCEPTION 'claim names no line of the order of its intent' USING ERRCODE = 'foreign_key_violation';
     END IF;
     RETURN NULL;
 END $$;
@@ -84,10 +101,22 @@ BEGIN
             RAISE EXCEPTION 'a return gives back exactly what was reserved' USING ERRCODE = 'check_violation';
         END IF;
     END IF;
+    PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND currency = NEW.currency
+        AND amount_minor = abs(NEW.amount_minor) AND (NEW.step = 'reserve' OR state IN ('withdrawn', 'failed', 'reversed'));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'a cap entry is for exactly its intent, and returned only when that came to nothing'
+            USING ERRCODE = 'check_violation';
+    END IF;
     UPDATE cap_days SET used_minor = used_minor + NEW.amount_minor
     WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency AND business_day = NEW.business_day
         AND used_minor + NEW.amount_minor <= limit_minor;
     IF FOUND THEN
+        -- This runs before the primary key is looked at, and ON CONFLICT DO NOTHING would keep the day moved. Whoever else
+        -- inserts the same entry waits for the day's row above.
+        PERFORM 1 FROM cap_entries WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND step = NEW.step;
+        IF FOUND THEN
+            RAISE EXCEPTION 'an intent is counted once and returned once' USING ERRCODE = 'unique_violation';
+        END IF;
         RETURN NEW;
     END IF;
     INSERT INTO cap_days (merchant_id, currency, business_day, limit_minor)
@@ -110,7 +139,26 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'event does not follow the last one of its case' USING ERRCODE = 'serialization_failure';
     END IF;
-    IF NEW.to_state IS NOT NULL AND NEW.from_state <> 'new' THEN
+    -- P6, P7, P3, P11: an approved intent has its approval, and what is sent is reserved and counted.
+    IF NEW.from_state = 'proposed' AND NEW.to_state = 'approved' THEN
+        PERFORM 1 FROM approvals WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND approver = NEW.actor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'nothing is approved without the approval of its actor' USING ERRCODE = 'check_violation';
+        END IF;
+    ELSIF NEW.to_state = 'submitting' THEN
+        PERFORM 1 FROM transfers t
+        JOIN cap_entries c ON c.merchant_id = t.merchant_id AND c.intent_id = t.intent_id AND c.step = 'reserve'
+        WHERE t.merchant_id = NEW.merchant_id AND t.intent_id = NEW.intent_id AND t.step = 'reserve';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'nothing is sent that is not reserved and counted' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    IF NEW.from_state = 'new' THEN
+        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = 'proposed';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'intent is not in state proposed' USING ERRCODE = 'serialization_failure';
+        END IF;
+    ELSIF NEW.to_state IS NOT NULL THEN
         UPDATE intents SET state = NEW.to_state, state_at = NEW.at, state_reason = NEW.reason
         WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = NEW.from_state;
         IF NOT FOUND THEN
@@ -127,6 +175,20 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         IF NEW.state <> 'proposed' OR NEW.provider_refund_ref IS NOT NULL THEN
             RAISE EXCEPTION 'an intent starts as proposed' USING ERRCODE = 'check_violation';
+        END IF;
+        PERFORM 1 FROM captures WHERE merchant_id = NEW.merchant_id AND capture_id = NEW.capture_id AND order_id = NEW.order_id
+            AND (provider_account_id, payment_intent_ref, charge_ref, destination_kind, destination_brand, destination_last4)
+              = (NEW.provider_account_id, NEW.payment_intent_ref, NEW.charge_ref,
+                 NEW.destination_kind, NEW.destination_brand, NEW.destination_last4);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'an intent pays back to a capture of its own order, as that stands' USING ERRCODE = 'check_violation';
+        END IF;
+        PERFORM 1 FROM entitlements WHERE merchant_id = NEW.merchant_id AND entitlement_id = NEW.entitlement_id
+            AND (digest, evidence_digest, policy_id, policy_version)
+              = (NEW.entitlement_digest, NEW.evidence_digest, NEW.policy_id, NEW.policy_version)
+            AND (currency <> NEW.currency OR payable_minor >= NEW.amount_minor);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'an intent pays what its entitlement says, or less' USING ERRCODE = 'check_violation';
         END IF;
         RETURN NEW;
     END IF;
@@ -149,6 +211,49 @@ CREATE TRIGGER exact BEFORE UPDATE ON intents FOR EACH ROW EXECUTE FUNCTION keep
 CREATE TRIGGER never_deleted BEFORE DELETE ON intents FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON intents FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
+-- P6. An approval answers a proposal: it is never added to an intent that has moved on.
+CREATE FUNCTION approve_proposals_only() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = 'proposed';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'only a proposed intent is approved' USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER of_proposals BEFORE INSERT ON approvals FOR EACH ROW EXECUTE FUNCTION approve_proposals_only();
+
+-- P11. A day starts with the standing limit, and changes it only to what two people agreed on, once.
+CREATE FUNCTION keep_day_limit() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.limit_minor = OLD.limit_minor THEN
+        RETURN NEW;
+    END IF;
+    PERFORM 1 FROM caps WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency
+        AND limit_minor = NEW.limit_minor AND TG_OP = 'INSERT';
+    IF NOT FOUND THEN
+        PERFORM 1 FROM cap_raises WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency
+            AND business_day = NEW.business_day AND to_minor = NEW.limit_minor AND granted;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'the limit of a day is the standing one or a granted raise' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER agreed BEFORE INSERT OR UPDATE OF limit_minor ON cap_days FOR EACH ROW EXECUTE FUNCTION keep_day_limit();
+
+CREATE FUNCTION decide_once() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.decided_at IS NOT NULL THEN
+            RAISE EXCEPTION 'a raise is asked for first and decided later' USING ERRCODE = 'check_violation';
+        END IF;
+    ELSIF OLD.decided_at IS NOT NULL THEN
+        RAISE EXCEPTION 'a raise is decided once' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER once BEFORE INSERT OR UPDATE ON cap_raises FOR EACH ROW EXECUTE FUNCTION decide_once();
+
 -- The frozen request stays frozen; only its schedule moves.
 CREATE FUNCTION keep_request_frozen() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
@@ -159,6 +264,7 @@ BEGIN
 END $$;
 CREATE TRIGGER frozen BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep_request_frozen();
 CREATE TRIGGER never_deleted BEFORE DELETE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON outbox FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- Units are let go only while no money of their case has left or may still leave.
 CREATE FUNCTION keep_paid_units() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -43,7 +43,7 @@ CREATE TABLE intents (
     evidence_digest bytea NOT NULL,
     policy_id text NOT NULL,
     policy_version integer NOT NULL,
-    requester text NOT NULL CHECK (requester ~ '^(staff|token):'),
+    requester text NOT NULL CHECK (requester ~ '^(staff:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|token:.+)$'),
     case_opener text NOT NULL,
     route text NOT NULL CHECK (route IN ('desk', 'manager')),
     provider_key text NOT NULL UNIQUE CHECK (length(provider_key) BETWEEN 20 AND 255),
@@ -83,7 +83,7 @@ CREATE TABLE approvals (
     intent_id uuid NOT NULL,
     seat smallint NOT NULL CHECK (seat IN (1, 2)),
     approver text NOT NULL CHECK (approver ~ '^staff:'),
-    staff_id uuid NOT NULL REFERENCES staff (staff_id),
+    staff_id uuid NOT NULL,
     requester text NOT NULL,
     case_opener text NOT NULL,
     fingerprint bytea NOT NULL CHECK (length(fingerprint) = 32),
@@ -100,6 +100,7 @@ CREATE TABLE approvals (
     CONSTRAINT nobody_approves_what_they_asked_for CHECK (approver <> requester AND approver <> case_opener),
     CHECK (approver = 'staff:' || staff_id::text),
     CHECK (expires_at > approved_at),
+    FOREIGN KEY (merchant_id, staff_id) REFERENCES memberships (merchant_id, staff_id),
     FOREIGN KEY (merchant_id, intent_id, requester, case_opener)
         REFERENCES intents (merchant_id, intent_id, requester, case_opener)
 );
@@ -121,6 +122,7 @@ CREATE TABLE transfers (
     CONSTRAINT one_transfer_per_step UNIQUE (merchant_id, intent_id, step),
     UNIQUE (merchant_id, source_ref, step),
     CHECK (num_nonnulls(intent_id, source_ref) = 1),
+    CHECK ((intent_id IS NOT NULL) = (step IN ('reserve', 'release', 'settle', 'reverse'))),
     CONSTRAINT listed_moves CHECK (
         (step, from_balance, to_balance) IN (
             ('reserve', 'available', 'reserved'), ('release', 'reserved', 'available'),
@@ -188,13 +190,16 @@ CREATE TABLE cap_raises (
     from_minor bigint NOT NULL,
     to_minor bigint NOT NULL CHECK (to_minor > from_minor),
     reason text NOT NULL CHECK (length(reason) BETWEEN 1 AND 500),
-    asked_by uuid NOT NULL REFERENCES staff (staff_id),
+    asked_by uuid NOT NULL,
     asked_at timestamptz NOT NULL DEFAULT now(),
-    decided_by uuid REFERENCES staff (staff_id),
+    decided_by uuid,
     decided_at timestamptz,
     granted boolean,
     PRIMARY KEY (merchant_id, raise_id),
     CONSTRAINT a_second_person_decides CHECK (decided_by IS NULL OR decided_by <> asked_by OR NOT granted),
+    CHECK (num_nonnulls(decided_by, decided_at, granted) IN (0, 3)),
+    FOREIGN KEY (merchant_id, asked_by) REFERENCES memberships (merchant_id, staff_id),
+    FOREIGN KEY (merchant_id, decided_by) REFERENCES memberships (merchant_id, staff_id),
     FOREIGN KEY (merchant_id, currency) REFERENCES caps (merchant_id, currency)
 );
 
@@ -228,4 +233,6 @@ CREATE TABLE events (
     FOREIGN KEY (merchant_id, case_id) REFERENCES cases (merchant_id, case_id),
     FOREIGN KEY (merchant_id, intent_id, case_id) REFERENCES intents (merchant_id, intent_id, case_id)
 );
+-- An intent is proposed once, and says so once.
+CREATE UNIQUE INDEX proposed_once ON events (merchant_id, intent_id) WHERE from_state = 'new';
 CREATE INDEX events_of_intent ON events (merchant_id, intent_id) WHERE intent_id IS NOT NULL;

@@ -26,6 +26,7 @@ CREATE TABLE orders (
     price_mode text NOT NULL CHECK (price_mode IN ('inclusive', 'exclusive')),
     facts jsonb NOT NULL,
     facts_digest bytea NOT NULL CHECK (length(facts_digest) = 32),
+    allocation jsonb NOT NULL,
     allocation_method text NOT NULL,
     allocation_digest bytea NOT NULL CHECK (length(allocation_digest) = 32),
     discrepancies text[] NOT NULL DEFAULT '{}',
