@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox.control import Control
 from sandbox.provider import Provider
-from sandbox.store import SandboxBusy, Store
+from sandbox.store import SandboxBusyError, Store
 from sandbox.webhooks import Webhooks
 from sandbox.wire import Reply, Request, Server
 
@@ -17,7 +17,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="sandbox", description="A local Stripe-compatible server with invented money.")
+    parser = argparse.ArgumentParser(prog="sandbox", description="A local Stripe-compatible server.")
     parser.add_argument("--port", type=int, default=4242, help="0 takes a free one; the ready line names it")
     parser.add_argument("--host", default="127.0.0.1", choices=_LOOPBACK)
     parser.add_argument("--db", default="sandbox.sqlite", help="its SQLite file, made when absent")
@@ -33,11 +33,10 @@ def build(store: Store) -> tuple[Provider, Control, Webhooks]:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    sys.setswitchinterval(0.001)
     try:
         Path(options.db).parent.mkdir(parents=True, exist_ok=True)
         store = Store(options.db)
-    except (SandboxBusy, OSError, sqlite3.DatabaseError) as error:
+    except (SandboxBusyError, OSError, sqlite3.DatabaseError) as error:
         print(f"sandbox: cannot use {options.db}: {error}", file=sys.stderr)
         return 1
     if options.latency_ms is not None:
@@ -59,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     def tick() -> None:
         while not stopping.wait(0.2):
             provider.journal.flush()
-            control.apply_due()
+            control.states.apply_due()
 
     threading.Thread(target=tick, daemon=True).start()
     threading.Thread(target=webhooks.run, daemon=True).start()

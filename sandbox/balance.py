@@ -45,6 +45,13 @@ def total(db: sqlite3.Connection, call: Call) -> Body:
         "select currency, sum(amount - fee) as amount from balance_transactions where account = ? group by currency",
         (call.account,),
     ).fetchall()
-    held = [{"amount": row["amount"], "currency": row["currency"], "source_types": {"card": row["amount"]}} for row in rows]
-    none = [{"amount": 0, "currency": row["currency"], "source_types": {"card": 0}} for row in rows]
-    return {"object": "balance", "available": held, "livemode": False, "pending": none}
+    return {
+        "object": "balance",
+        "available": [_part(row["currency"], row["amount"]) for row in rows],
+        "livemode": False,
+        "pending": [_part(row["currency"], 0) for row in rows],
+    }
+
+
+def _part(currency: str, amount_minor: int) -> Body:
+    return {"amount": amount_minor, "currency": currency, "source_types": {"card": amount_minor}}

@@ -9,7 +9,21 @@ from sandbox.errors import not_valid
 from sandbox.ids import new_id
 from sandbox.payments import MOST_MINOR
 
-_TAKES = frozenset("amount currency created brand last4 exp_month exp_year metadata description customer email".split())
+_TAKES = frozenset(
+    [
+        "amount",
+        "currency",
+        "created",
+        "brand",
+        "last4",
+        "exp_month",
+        "exp_year",
+        "metadata",
+        "description",
+        "customer",
+        "email",
+    ]
+)
 _PAYMENT = (
     "insert into payments (account, id, charge, created, charge_created, amount, currency, capture_method, status,"
     " payment_method, brand, last4, exp_month, exp_year, amount_captured, balance_transaction, customer, description,"
@@ -34,16 +48,32 @@ def create(db: sqlite3.Connection, account: str, wanted: list[dict[str, Any]], n
         currency, created = wish["currency"].lower(), int(wish.get("created") or now)
         intent, charge, moved = new_id("pi_3"), new_id("ch_3"), new_id("txn_3")
         amount = wish["amount"]
-        payments.append((
-            account, intent, charge, created, created, amount, currency, "pm_card_visa",
-            wish.get("brand", "visa"), wish.get("last4", "4242"), wish.get("exp_month", 12), wish.get("exp_year", 2034),
-            amount, moved, wish.get("customer"), wish.get("description"), wish.get("email"),
-            json.dumps(wish.get("metadata", {})),
-        ))
+        payments.append(
+            (
+                account,
+                intent,
+                charge,
+                created,
+                created,
+                amount,
+                currency,
+                "pm_card_visa",
+                wish.get("brand", "visa"),
+                wish.get("last4", "4242"),
+                wish.get("exp_month", 12),
+                wish.get("exp_year", 2034),
+                amount,
+                moved,
+                wish.get("customer"),
+                wish.get("description"),
+                wish.get("email"),
+                json.dumps(wish.get("metadata", {})),
+            )
+        )
         moves.append((account, moved, amount, currency, created, charge))
-        answers.append({
-            "payment_intent": intent, "charge": charge, "amount": amount, "currency": currency, "created": created
-        })
+        answers.append(
+            {"payment_intent": intent, "charge": charge, "amount": amount, "currency": currency, "created": created}
+        )
     db.executemany(_PAYMENT, payments)
     db.executemany(_MOVE, moves)
     return answers

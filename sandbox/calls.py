@@ -20,7 +20,7 @@ class Actor:
 
 @dataclass(slots=True)
 class Call:
-    """One request: its operation's parameters in their types, the ids in its path, and what is queued to happen to it."""
+    """One request: its parameters, the ids in its path, and what is queued to happen to it."""
 
     actor: Actor
     path: str

@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 60
 _BATCH = 5_000
 
 
-class SandboxRefused(Exception):
+class SandboxRefusedError(Exception):
     """The sandbox did not take a control call; the message says what it wants instead."""
 
 
@@ -39,17 +39,19 @@ class SandboxClient:
 
     def _get(self, name: str, **asked: Any) -> Any:
         wanted = {key: value for key, value in asked.items() if value is not None}
-        return self._read(self._session.get(f"{self.base_url}/_sandbox/{name}", params=wanted, timeout=_TIMEOUT_SECONDS))
+        url = f"{self.base_url}/_sandbox/{name}"
+        return self._read(self._session.get(url, params=wanted, timeout=_TIMEOUT_SECONDS))
 
     def _post(self, name: str, **wishes: Any) -> Any:
         wanted = {key: value for key, value in wishes.items() if value is not None}
-        return self._read(self._session.post(f"{self.base_url}/_sandbox/{name}", json=wanted, timeout=_TIMEOUT_SECONDS))
+        url = f"{self.base_url}/_sandbox/{name}"
+        return self._read(self._session.post(url, json=wanted, timeout=_TIMEOUT_SECONDS))
 
     @staticmethod
     def _read(answer: requests.Response) -> Any:
         body = answer.json()
         if answer.status_code != 200:
-            raise SandboxRefused(body.get("error"))
+            raise SandboxRefusedError(body.get("error"))
         return body
 
     def create_payment(self, amount: int, currency: str = "gbp", **more: Any) -> dict[str, Any]:
@@ -170,18 +172,20 @@ class SandboxClient:
 class Running(SandboxClient):
     """A sandbox process started here."""
 
-    def __init__(self, db: str | Path, port: int = 0, secret_key: str = DEFAULT_KEY, latency_ms: float | None = None) -> None:
+    def __init__(
+        self, db: str | Path, port: int = 0, secret_key: str = DEFAULT_KEY, latency_ms: float | None = None
+    ) -> None:
         self.db = str(db)
         command = [sys.executable, "-m", "sandbox", "--port", str(port), "--db", self.db]
         if latency_ms is not None:
             command += ["--latency-ms", str(latency_ms)]
         root = str(Path(__file__).resolve().parents[1])
         environment = {**os.environ, "PYTHONPATH": root}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line.startswith("sandbox ready on "):
             self.process.wait()
-            raise SandboxRefused(f"The sandbox did not start on {self.db}: see its message above.")
+            raise SandboxRefusedError(f"The sandbox did not start on {self.db}: see its message above.")
         super().__init__(line.split()[3], secret_key)
 
     @property

@@ -15,14 +15,35 @@ from sandbox.render import Body
 LIST = PAGE | {"charge": text, "payment_intent": text, "created": period}
 _FEE_MINOR = 1500
 _DAYS_TO_ANSWER_SECONDS = 9 * 86400
-_EVIDENCE = (
-    "access_activity_log billing_address cancellation_policy cancellation_policy_disclosure cancellation_rebuttal "
-    "customer_communication customer_email_address customer_name customer_purchase_ip customer_signature "
-    "duplicate_charge_documentation duplicate_charge_explanation duplicate_charge_id product_description receipt "
-    "refund_policy refund_policy_disclosure refund_refusal_explanation service_date service_documentation "
-    "shipping_address shipping_carrier shipping_date shipping_documentation shipping_tracking_number "
-    "uncategorized_file uncategorized_text"
-).split()
+_EVIDENCE = [
+    "access_activity_log",
+    "billing_address",
+    "cancellation_policy",
+    "cancellation_policy_disclosure",
+    "cancellation_rebuttal",
+    "customer_communication",
+    "customer_email_address",
+    "customer_name",
+    "customer_purchase_ip",
+    "customer_signature",
+    "duplicate_charge_documentation",
+    "duplicate_charge_explanation",
+    "duplicate_charge_id",
+    "product_description",
+    "receipt",
+    "refund_policy",
+    "refund_policy_disclosure",
+    "refund_refusal_explanation",
+    "service_date",
+    "service_documentation",
+    "shipping_address",
+    "shipping_carrier",
+    "shipping_date",
+    "shipping_documentation",
+    "shipping_tracking_number",
+    "uncategorized_file",
+    "uncategorized_text",
+]
 
 
 def shown(db: sqlite3.Connection, row: sqlite3.Row) -> Body:
@@ -92,9 +113,7 @@ def close_one(db: sqlite3.Connection, actor: Actor, dispute: sqlite3.Row, outcom
         raise ProviderError(
             f"A dispute that is {dispute['status']} does not end as {outcome}; it can end as {' or '.join(allowed)}."
         )
-    row = db.execute(
-        "update disputes set status = ? where seq = ? returning *", (outcome, dispute["seq"])
-    ).fetchone()
+    row = db.execute("update disputes set status = ? where seq = ? returning *", (outcome, dispute["seq"])).fetchone()
     if outcome == "won":
         balance.move(db, actor, "adjustment", row["amount"], row["currency"], row["id"])
         db.execute("update payments set disputed = 0 where charge = ?", (row["charge"],))

@@ -3,8 +3,10 @@
 from typing import Any
 
 # Stripe sends these without decimals (§6); UGX and ISK travel with two.
-ZERO_DECIMAL = frozenset("bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf".split())
-THREE_DECIMAL = frozenset("bhd jod kwd omr tnd".split())
+ZERO_DECIMAL = frozenset(
+    ["bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf"]
+)
+THREE_DECIMAL = frozenset(["bhd", "jod", "kwd", "omr", "tnd"])
 _SIGNS = {"usd": "$", "eur": "€", "gbp": "£", "jpy": "¥"}
 
 

@@ -1,6 +1,5 @@
 """Events: what happened, as it looked when it happened (§5), and who is to be told."""
 
-import json
 import sqlite3
 from typing import Any
 
@@ -32,8 +31,8 @@ def emit(db: sqlite3.Connection, actor: Actor, kind: str, thing: Body, previous:
             event_id,
             actor.now,
             kind,
-            json.dumps(thing, separators=(",", ":")),
-            json.dumps(previous) if previous else None,
+            render.compact(thing),
+            render.compact(previous) if previous else None,
             actor.request_id,
             actor.key,
         ),

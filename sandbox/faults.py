@@ -109,13 +109,12 @@ class Faults:
         """Whether some fault asks for one payment, so that a call has to say which it is about."""
         return any(fault.payment_intent or fault.charge for fault in self._queue)
 
-    def queue(self, kind: str, *, count: int = 1, skip: int = 0, options: dict[str, Any] | None = None, **of: Any) -> Fault:
-        """Add a fault for the next ``count`` matching calls after ``skip`` of them. Raises ``KeyError`` for an unknown kind."""
-        STAGE_OF[kind]
+    def queue(self, kind: str, *, count: int, skip: int, options: dict[str, Any], **of: str | None) -> Fault:
+        """Add a fault of a known kind for the next ``count`` matching calls after ``skip`` of them."""
         fields = {name: of.get(name) for name in ("account", "method", "path", "payment_intent", "charge")}
         with self._lock, self._store.write() as db:
-            seq = _write(db, {**fields, "kind": kind, "skip": skip, "remaining": count}, options or {})
-            fault = Fault(seq=seq, kind=kind, skip=skip, remaining=count, options=options or {}, **fields)
+            seq = _write(db, {**fields, "kind": kind, "skip": skip, "remaining": count}, options)
+            fault = Fault(seq=seq, kind=kind, skip=skip, remaining=count, options=options, **fields)
             self._queue.append(fault)
         return fault
 

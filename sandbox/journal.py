@@ -11,8 +11,18 @@ from sandbox.store import Store
 
 _LONGEST_BODY = 4000
 _COLUMNS = (
-    "account", "method", "path", "query", "idempotency_key", "digest", "body",
-    "request_id", "arrived", "took_ms", "status", "outcome",
+    "account",
+    "method",
+    "path",
+    "query",
+    "idempotency_key",
+    "digest",
+    "body",
+    "request_id",
+    "arrived",
+    "took_ms",
+    "status",
+    "outcome",
 )
 
 
@@ -77,8 +87,14 @@ class Journal:
             statement = f"insert into requests ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
             db.executemany(statement, [tuple(getattr(entry, name) for name in _COLUMNS) for entry in done])
 
-    def listed(self, account: str | None = None, method: str | None = None, path: str | None = None,
-               key: str | None = None, limit: int = 10_000) -> list[dict[str, Any]]:
+    def listed(
+        self,
+        account: str | None = None,
+        method: str | None = None,
+        path: str | None = None,
+        key: str | None = None,
+        limit: int = 10_000,
+    ) -> list[dict[str, Any]]:
         """Calls in the order of arrival, also those still running; ``path`` is a prefix."""
         self.flush()
         with self._store.read() as db:

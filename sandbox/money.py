@@ -12,25 +12,26 @@ def _refund(row: sqlite3.Row, metadata: dict[str, str]) -> dict[str, Any]:
     return {**{name: row[name] for name in names}, "metadata": metadata}
 
 
+def _chosen(account: str | None, payment_intent: str | None) -> tuple[str, list[str]]:
+    given = {"account": account, "id": payment_intent}
+    chosen = {column: value for column, value in given.items() if value}
+    return " and ".join(["1", *(f"{column} = ?" for column in chosen)]), list(chosen.values())
+
+
 def held(db: sqlite3.Connection, account: str | None, payment_intent: str | None) -> dict[str, Any]:
     """Per payment: captured, refunded (what is on its way or paid back), disputed and each refund; sums per currency.
 
     Amounts are whole minor units of the payment's currency. A failed or canceled refund is listed and not counted.
     """
-    where, values = ["1"], []
-    for column, value in (("account", account), ("id", payment_intent)):
-        if value:
-            where.append(f"{column} = ?")
-            values.append(value)
-    condition = " and ".join(where)
+    condition, values = _chosen(account, payment_intent)
     payments = db.execute(f"select * from payments where {condition} order by seq", values).fetchall()  # noqa: S608
+    of = f"payment_intent in (select id from payments where {condition})"  # noqa: S608
     refunds: dict[str, list[dict[str, Any]]] = {}
-    chosen = f"select * from refunds where payment_intent in (select id from payments where {condition}) order by seq"  # noqa: S608
-    for row in db.execute(chosen, values):
+    for row in db.execute(f"select * from refunds where {of} order by seq", values):  # noqa: S608
         refunds.setdefault(row["payment_intent"], []).append(_refund(row, json.loads(row["metadata"])))
     return {
         "payments": [_payment(row, refunds.get(row["id"], [])) for row in payments],
-        "totals": totals(db, condition, values),
+        "totals": totals(db, account, payment_intent),
     }
 
 
@@ -51,19 +52,20 @@ def _payment(row: sqlite3.Row, refunds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def totals(db: sqlite3.Connection, condition: str = "1", values: list[Any] | None = None) -> list[dict[str, Any]]:
+def totals(db: sqlite3.Connection, account: str | None, payment_intent: str | None = None) -> list[dict[str, Any]]:
     """Per currency: payments, captured, refunds, refunded, and refunds that came to nothing."""
+    condition, values = _chosen(account, payment_intent)
     rows = db.execute(
         f"select currency, count(*) as payments, sum(amount_captured) as captured from payments where {condition}"  # noqa: S608
         " group by currency order by currency",
-        values or [],
+        values,
     ).fetchall()
     back = db.execute(
         f"select currency, sum(status in {_PAID_BACK}) as refunds,"  # noqa: S608
         f" sum(case when status in {_PAID_BACK} then amount else 0 end) as refunded,"
         f" sum(status not in {_PAID_BACK}) as came_to_nothing"
         f" from refunds where payment_intent in (select id from payments where {condition}) group by currency",
-        values or [],
+        values,
     ).fetchall()
     by_currency = {row["currency"]: dict(row) for row in back}
     none = {"refunds": 0, "refunded": 0, "came_to_nothing": 0}

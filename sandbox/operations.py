@@ -52,7 +52,7 @@ OPERATIONS: dict[str, Operation] = {
 
 def operation(method: str, path: str) -> tuple[Operation, tuple[str, ...]]:
     """The operation at an address and the ids in it. Raises ``ProviderError`` 404."""
-    _, version, *parts = path.rstrip("/").split("/")
+    version, *parts = path.strip("/").split("/")
     shape = "/".join(["", version, *("{}" if place == 1 else part for place, part in enumerate(parts))])
     found = OPERATIONS.get(f"{method} {shape}")
     if found is None:

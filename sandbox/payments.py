@@ -10,7 +10,19 @@ from sandbox.calls import Actor, Call, find
 from sandbox.errors import ProviderError, not_valid
 from sandbox.events import emit
 from sandbox.forms import (
-    EXPAND, PAGE, Check, flag, free_text, items, merge, metadata, nested, one_of, period, text, whole,
+    EXPAND,
+    PAGE,
+    Check,
+    flag,
+    free_text,
+    items,
+    merge,
+    metadata,
+    nested,
+    one_of,
+    period,
+    text,
+    whole,
 )
 from sandbox.ids import new_id
 from sandbox.listing import Filter, listed
@@ -28,16 +40,20 @@ _CONFIRM: dict[str, Check] = EXPAND | {
     "setup_future_usage": one_of("off_session", "on_session"),
 }
 UPDATE: dict[str, Check] = EXPAND | {"metadata": metadata, "description": free_text, "receipt_email": free_text}
-CREATE: dict[str, Check] = _CONFIRM | UPDATE | {
-    "amount": whole,
-    "currency": text,
-    "confirm": flag,
-    "customer": text,
-    "automatic_payment_methods": nested,
-    "confirmation_method": one_of("automatic", "manual"),
-    "statement_descriptor": text,
-    "statement_descriptor_suffix": text,
-}
+CREATE: dict[str, Check] = (
+    _CONFIRM
+    | UPDATE
+    | {
+        "amount": whole,
+        "currency": text,
+        "confirm": flag,
+        "customer": text,
+        "automatic_payment_methods": nested,
+        "confirmation_method": one_of("automatic", "manual"),
+        "statement_descriptor": text,
+        "statement_descriptor_suffix": text,
+    }
+)
 CONFIRM = _CONFIRM
 CAPTURE: dict[str, Check] = EXPAND | {"amount_to_capture": whole, "metadata": metadata}
 CANCEL: dict[str, Check] = EXPAND | {
@@ -104,22 +120,25 @@ def create(db: sqlite3.Connection, call: Call) -> Body:
         )
     method = params.get("payment_method")
     brand, last4, _ = _card(method) if method else ("visa", "4242", "")
-    payment = _insert(db, {
-        "account": call.account,
-        "id": new_id("pi_3"),
-        "created": call.now,
-        "amount": params["amount"],
-        "currency": currency,
-        "capture_method": params.get("capture_method", "automatic"),
-        "status": "requires_confirmation" if method else "requires_payment_method",
-        "payment_method": method,
-        "brand": brand,
-        "last4": last4,
-        "exp_month": 12,
-        "exp_year": 2034,
-        "metadata": json.dumps(merge({}, params.get("metadata", {}))),
-        **{name: params.get(name) or None for name in _PARAMS_KEPT},
-    })
+    payment = _insert(
+        db,
+        {
+            "account": call.account,
+            "id": new_id("pi_3"),
+            "created": call.now,
+            "amount": params["amount"],
+            "currency": currency,
+            "capture_method": params.get("capture_method", "automatic"),
+            "status": "requires_confirmation" if method else "requires_payment_method",
+            "payment_method": method,
+            "brand": brand,
+            "last4": last4,
+            "exp_month": 12,
+            "exp_year": 2034,
+            "metadata": json.dumps(merge({}, params.get("metadata", {}))),
+            **{name: params.get(name) or None for name in _PARAMS_KEPT},
+        },
+    )
     emit(db, call.actor, "payment_intent.created", render.payment_intent(payment))
     return _pay(db, call.actor, payment) if params.get("confirm") else render.payment_intent(payment)
 
@@ -129,10 +148,9 @@ def confirm(db: sqlite3.Connection, call: Call) -> Body:
     method = call.params.get("payment_method", payment["payment_method"])
     if method:
         brand, last4, _ = _card(method)
-        capture_method = call.params.get("capture_method", payment["capture_method"])
-        payment = _set(
-            db, payment, payment_method=method, brand=brand, last4=last4, charge_failure=None, capture_method=capture_method
-        )
+        asked = call.params.get("capture_method", payment["capture_method"])
+        card = {"payment_method": method, "brand": brand, "last4": last4, "charge_failure": None}
+        payment = _set(db, payment, capture_method=asked, **card)
     return _pay(db, call.actor, payment)
 
 
@@ -140,8 +158,8 @@ def _in_state(db: sqlite3.Connection, call: Call, verb: str, states: tuple[str, 
     payment = find(db, call.account, "payment_intent", call.ids[0], "intent")
     if payment["status"] not in states:
         raise ProviderError(
-            f"You cannot {verb} this PaymentIntent because it has a status of {payment['status']}. Only a PaymentIntent "
-            f"with one of the following statuses may be {verb}ed: {', '.join(states)}.",
+            f"You cannot {verb} this PaymentIntent because it has a status of {payment['status']}. Only a "
+            f"PaymentIntent with one of the following statuses may be used here: {', '.join(states)}.",
             code="payment_intent_unexpected_state",
             payment_intent=render.payment_intent(payment),
         )
@@ -156,7 +174,7 @@ def _pay(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row) -> Body:
             payment_intent=render.payment_intent(payment),
         )
     behaviour = _card(payment["payment_method"])[2]
-    charged = {"charge": new_id("ch_3"), "charge_created": actor.now}
+    charged: dict[str, Any] = {"charge": new_id("ch_3"), "charge_created": actor.now}
     if behaviour == "declined":
         failure = {"type": "card_error", "code": "card_declined", "message": "Your card was declined."}
         failure["decline_code"] = "generic_decline"
@@ -165,8 +183,9 @@ def _pay(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row) -> Body:
         emit(db, actor, "charge.failed", render.charge(payment))
         emit(db, actor, "payment_intent.payment_failed", body)
         more = {"decline_code": "generic_decline", "charge": payment["charge"], "payment_intent": body}
-        raise ProviderError("Your card was declined.", status=402, kind="card_error", code="card_declined", **more)
-    payment = _set(db, payment, refund_behaviour=behaviour or None, **charged)
+        raise ProviderError(failure["message"], status=402, kind="card_error", code="card_declined", **more)
+    charged |= {"refund_behaviour": behaviour or None, "charge_metadata": payment["metadata"]}
+    payment = _set(db, payment, **charged)
     if payment["capture_method"] == "manual":
         payment = _set(db, payment, status="requires_capture")
         body = render.payment_intent(payment)
@@ -190,7 +209,7 @@ def _take(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row, amount: in
 
 def capture(db: sqlite3.Connection, call: Call) -> Body:
     """Take what was authorised, or part of it; the rest is let go (§2: the base of refunds is what was captured)."""
-    payment = _in_state(db, call, "captur", ("requires_capture",))
+    payment = _in_state(db, call, "capture", ("requires_capture",))
     amount = call.params.get("amount_to_capture", payment["amount"])
     if not 1 <= amount <= payment["amount"]:
         raise ProviderError(

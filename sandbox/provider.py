@@ -5,7 +5,6 @@ key → door (rate limits, outages) → idempotency → parameters → the charg
 
 import base64
 import binascii
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +18,11 @@ from sandbox.errors import ProviderError
 from sandbox.expand import expand
 from sandbox.faults import Fault, Faults, Target
 from sandbox.forms import checked, decode
-from sandbox.idempotency import Keys, Kept, fingerprint
+from sandbox.idempotency import Kept, Keys, fingerprint
 from sandbox.ids import new_id
 from sandbox.journal import Entry, Journal
 from sandbox.operations import Operation, operation
+from sandbox.render import compact
 from sandbox.replies import at_the_door, spoil, state_options
 from sandbox.store import Store
 from sandbox.wire import Reply, Request
@@ -61,10 +61,10 @@ class Exchange:
     def __init__(self, request: Request, request_id: str) -> None:
         self.request = request
         self.request_id = request_id
-        self.key = request.headers.get("idempotency-key") if request.method == "POST" else None
+        self.key = (request.headers.get("idempotency-key") or None) if request.method == "POST" else None
         self.text = request.query
         if request.body:
-            self.text = "&".join(filter(None, (request.query, request.body.decode())))
+            self.text = "&".join(filter(None, (request.query, request.body.decode("utf-8", "replace"))))
         self.words: list[str] = []
         self.target: Target | None = None
 
@@ -130,7 +130,7 @@ class Provider:
             reply = self._with_key(exchange, served, call)
         except ProviderError as error:
             exchange.words.append(error.error.get("code") or error.error["type"])
-            body = json.dumps(error.body(exchange.request_id)).encode()
+            body = _encoded(error.body(exchange.request_id))
             reply = Reply(error.status, body, error.headers)
         reply.headers = exchange.headers() | reply.headers
         fault = self._meet(exchange, "reply")
@@ -160,6 +160,7 @@ class Provider:
     def _with_key(self, exchange: Exchange, served: Operation, call: Call) -> Reply:
         """Answer from the kept result, or run the operation and keep its result."""
         if exchange.key is None:
+            self._wait(exchange, "wait_before")
             return self._act(exchange, served, call, "")
         print_ = fingerprint(exchange.request.method, exchange.request.path, exchange.text)
         kept = self.keys.claim(call.account, exchange.key, print_)
@@ -176,25 +177,29 @@ class Provider:
     def _act(self, exchange: Exchange, served: Operation, call: Call, print_: str) -> Reply:
         call.params = checked(call.params, served.takes)
         latency = float(self.store.settings["latency_ms"]) / 1000
-        if exchange.request.method == "GET":
-            time.sleep(latency)
-            with self.store.read() as db:
-                body = served.run(db, call)
-                expand(db, call.account, body, call.params.get("expand", []))
-            self._wait(exchange, "wait_after")
-            return Reply(200, _encoded(body))
         held = exchange.target.payment_intent if exchange.target and served.locks else None
         with self.locks.holding(held, float(self.store.settings["lock_wait_seconds"])):
             self._wait(exchange, "hold", latency)
-            reply = self._change(exchange, served, call, print_)
+            fault = self._meet(exchange, "act")
+            if fault and fault.kind == "lock_timeout":
+                raise errors.lock_timeout()
+            if exchange.request.method == "GET":
+                reply = self._read(served, call, fault)
+            else:
+                reply = self._change(exchange, served, call, print_, fault)
         self._wait(exchange, "wait_after")
         return reply
 
-    def _change(self, exchange: Exchange, served: Operation, call: Call, print_: str) -> Reply:
+    def _read(self, served: Operation, call: Call, fault: Fault | None) -> Reply:
+        if fault:
+            raise errors.server_error(kept=False)
+        with self.store.read() as db:
+            body = served.run(db, call)
+            expand(db, call.account, body, call.params.get("expand", []))
+        return Reply(200, _encoded(body))
+
+    def _change(self, exchange: Exchange, served: Operation, call: Call, print_: str, fault: Fault | None) -> Reply:
         """Run an operation that writes; its result is kept in the same transaction."""
-        fault = self._meet(exchange, "act")
-        if fault and fault.kind == "lock_timeout":
-            raise errors.lock_timeout()
         if served.run is refunds.create:
             call.options = state_options(self._meet(exchange, "state"), self._meet(exchange, "listing"))
             call.options.setdefault("lag_seconds", self.store.settings["list_lag_seconds"])
@@ -243,4 +248,4 @@ def _secret(authorization: str) -> str:
 
 
 def _encoded(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
+    return compact(body).encode()

@@ -56,8 +56,8 @@ def refundable_amount(payment: sqlite3.Row, amount: int | None) -> int:
         raise ProviderError(message, code="parameter_invalid_integer", param="amount")
     if payment["status"] != "succeeded":
         raise ProviderError(
-            f"This uncaptured Charge was created by a PaymentIntent ({payment['id']}). You must cancel the PaymentIntent "
-            "instead of refunding the Charge directly."
+            f"This uncaptured Charge was created by a PaymentIntent ({payment['id']}). You must cancel the "
+            "PaymentIntent instead of refunding the Charge directly."
         )
     if payment["disputed"]:
         message = f"Charge {charge} has been charged back; cannot issue a refund."
@@ -170,7 +170,7 @@ def _give_back(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row, amoun
 def change_status(
     db: sqlite3.Connection, actor: Actor, refund: sqlite3.Row, status: str, reason: str | None = None
 ) -> Body:
-    """Move a refund along §1's transitions, also the late ``succeeded`` → ``failed``. The money comes back when it fails.
+    """Move a refund along §1's transitions, also the late ``succeeded`` → ``failed``; failing gives the money back.
 
     Raises ``ProviderError`` 400 when the state it is in does not allow the move.
     """

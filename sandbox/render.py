@@ -7,6 +7,8 @@ from typing import Any
 Row = sqlite3.Row
 Body = dict[str, Any]
 
+compact = json.JSONEncoder(separators=(",", ":")).encode
+
 _FUNDING = {"card": "credit"}
 
 
@@ -170,7 +172,12 @@ def payment_intent(row: Row) -> Body:
         "payment_method": None if failure else row["payment_method"],
         "payment_method_configuration_details": None,
         "payment_method_options": {
-            "card": {"installments": None, "mandate_options": None, "network": None, "request_three_d_secure": "automatic"}
+            "card": {
+                "installments": None,
+                "mandate_options": None,
+                "network": None,
+                "request_three_d_secure": "automatic",
+            }
         },
         "payment_method_types": ["card"],
         "processing": None,
@@ -189,7 +196,8 @@ def payment_intent(row: Row) -> Body:
 def balance_transaction(row: Row) -> Body:
     """One movement of the account's balance; refunds are negative."""
     fee = row["fee"]
-    details = {"amount": fee, "application": None, "currency": row["currency"], "description": "Fees", "type": "stripe_fee"}
+    details = {"amount": fee, "application": None, "currency": row["currency"], "description": "Stripe processing fees"}
+    details["type"] = "stripe_fee"
     return {
         "id": row["id"],
         "object": "balance_transaction",

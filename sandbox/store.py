@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-class SandboxBusy(Exception):
+class SandboxBusyError(Exception):
     """Another sandbox already runs on this file. Stop it, or give this one another --db."""
 
 
@@ -50,11 +50,11 @@ class Store:
             self.settings[name] = json.loads(value)
 
     def _claim_file(self) -> None:
-        self._claim = Path(self.path + ".lock").open("w")
+        self._claim = Path(self.path + ".lock").open("w")  # noqa: SIM115 - held as long as the store
         try:
             fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise SandboxBusy(SandboxBusy.__doc__) from error
+            raise SandboxBusyError(SandboxBusyError.__doc__) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import json
-import random
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +16,15 @@ from sandbox.ids import new_id
 from sandbox.store import Store
 
 _TIMEOUT_SECONDS = 10
-_SENDERS = 4
-_LONGEST_BACKOFF_SECONDS = 60
+_SENDERS = 8
+_LONGEST_PAUSE_SECONDS = 60
+_REORDER_SECONDS = 0.3  # how long events gather before they are sent newest first
+
+_OWED = """
+select d.seq as delivery, d.attempts, e.*, p.id as endpoint, p.url, p.secrets, p.connect
+from deliveries d join events e on e.id = d.event join endpoints p on p.id = d.endpoint
+where d.state = 'waiting' and d.due <= ? order by d.seq limit 200
+"""
 
 
 def signature(payload: bytes, secrets: list[str], timestamp: int) -> str:
@@ -34,9 +41,9 @@ class Webhooks:
         self._store = store
         self._due = threading.Event()
         self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhook")
-        self._session = requests.Session()
-        self._session.trust_env = False
 
     def set_endpoint(self, account: str, url: str, secrets: list[str], *, connect: bool) -> dict[str, Any]:
         """Where an account's events go. The same account and url again: its secrets are replaced.
@@ -75,62 +82,71 @@ class Webhooks:
         """Make every waiting delivery due now."""
         with self._store.write() as db:
             count = db.execute("update deliveries set due = 0 where state = 'waiting'").rowcount
-        self.wake()
+        self._due.set()
         return count
 
     def resend(self, event: str) -> int:
-        """Send an event once more to each endpoint that had it."""
+        """Send an event once more to each endpoint that was owed it."""
         with self._store.write() as db:
             count = db.execute(
                 "insert into deliveries (event, endpoint, due) select distinct event, endpoint, 0 from deliveries"
                 " where event = ?",
                 (event,),
             ).rowcount
-        self.wake()
-        return count
-
-    def wake(self) -> None:
-        """There may be something to deliver."""
         self._due.set()
+        return count
 
     def run(self) -> None:
         """Deliver what is due until ``stop``; one thread runs this."""
         while not self._stop.is_set():
-            if not self.deliver_due():
-                self._due.wait(0.1)
-                self._due.clear()
+            if self._store.settings["webhooks_reorder"]:
+                self._stop.wait(_REORDER_SECONDS)
+            self._hand_out()
+            self._due.wait(0.1)
+            self._due.clear()
 
     def stop(self) -> None:
+        """Begin nothing new; what is not answered stays owed."""
         self._stop.set()
         self._due.set()
         self._senders.shutdown(wait=False, cancel_futures=True)
 
-    def deliver_due(self) -> int:
-        """Deliver one batch; returns its size. Order and copies are as the settings ask."""
-        settings = self._store.settings
-        if settings["webhooks_paused"]:
-            return 0
+    def _hand_out(self) -> None:
+        """Give what is due to the senders, one endpoint to one sender at a time, so a slow one delays only itself."""
+        if self._store.settings["webhooks_paused"]:
+            return
         with self._store.read() as db:
-            rows = db.execute(
-                "select d.seq as delivery, d.attempts, e.*, p.url, p.secrets, p.connect from deliveries d"
-                " join events e on e.id = d.event join endpoints p on p.id = d.endpoint"
-                " where d.state = 'waiting' and d.due <= ? order by d.seq limit 64",
-                (time.time(),),
-            ).fetchall()
-        batch = list(rows) * max(1, int(settings["webhooks_copies"]))
-        if settings["webhooks_reorder"]:
-            random.shuffle(batch)
-            batch.sort(key=lambda row: -row["created"])
-        answers = list(self._senders.map(self._send, batch)) if not self._stop.is_set() else []
-        with self._store.write() as db:
-            for row, answer in dict(zip((row["delivery"] for row in batch), zip(batch, answers, strict=False), strict=False)).values():
-                self._note(db, row, answer)
-        return len(batch)
+            rows = db.execute(_OWED, (time.time(),)).fetchall()
+        if self._store.settings["webhooks_reorder"]:
+            rows.reverse()
+        owed: dict[str, list[sqlite3.Row]] = {}
+        for row in rows:
+            owed.setdefault(row["endpoint"], []).append(row)
+        for endpoint, batch in owed.items():
+            with self._lock:
+                if endpoint in self._busy or self._stop.is_set():
+                    continue
+                self._busy.add(endpoint)
+            self._senders.submit(self._deliver, endpoint, batch)
 
-    def _send(self, row: Any) -> str:
-        """Post one event; returns the status, or what stopped it."""
-        body = render.event(row, 1, row["account"] if row["connect"] else None)
-        payload = json.dumps(body, indent=2).encode()
+    def _deliver(self, endpoint: str, batch: list[sqlite3.Row]) -> None:
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                for row in batch:
+                    if self._stop.is_set() or self._store.settings["webhooks_paused"]:
+                        break
+                    for _ in range(int(self._store.settings["webhooks_copies"]) - 1):
+                        self._send(session, row)
+                    self._note(row, self._send(session, row))
+        finally:
+            with self._lock:
+                self._busy.discard(endpoint)
+            self._due.set()
+
+    def _send(self, session: requests.Session, row: sqlite3.Row) -> str:
+        """Post one event, signed now; returns the status, or what stopped it."""
+        payload = json.dumps(render.event(row, 1, row["account"] if row["connect"] else None), indent=2).encode()
         stamp = int(time.time()) + int(self._store.settings["webhooks_clock_skew_seconds"])
         headers = {
             "Content-Type": "application/json; charset=utf-8",
@@ -138,21 +154,22 @@ class Webhooks:
             "User-Agent": "Stripe/1.0 (+https://stripe.com/docs/webhooks)",
         }
         try:
-            answer = self._session.post(
+            answer = session.post(
                 row["url"], data=payload, headers=headers, timeout=_TIMEOUT_SECONDS, allow_redirects=False
             )
         except requests.RequestException as error:
             return type(error).__name__
         return str(answer.status_code)
 
-    def _note(self, db: Any, row: Any, answer: str) -> None:
+    def _note(self, row: sqlite3.Row, answer: str) -> None:
         settings = self._store.settings
         attempts = row["attempts"] + 1
         state = "delivered" if answer.startswith("2") else "waiting"
         if state == "waiting" and attempts >= int(settings["webhooks_tries"]):
             state = "given_up"
-        pause = min(float(settings["webhooks_retry_seconds"]) * 2 ** (attempts - 1), _LONGEST_BACKOFF_SECONDS)
-        db.execute(
-            "update deliveries set attempts = ?, state = ?, due = ?, answer = ? where seq = ?",
-            (attempts, state, time.time() + pause, answer, row["delivery"]),
-        )
+        pause = min(float(settings["webhooks_retry_seconds"]) * 2 ** (attempts - 1), _LONGEST_PAUSE_SECONDS)
+        with self._store.write() as db:
+            db.execute(
+                "update deliveries set attempts = ?, state = ?, due = ?, answer = ? where seq = ?",
+                (attempts, state, time.time() + pause, answer, row["delivery"]),
+            )

@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """What to send. ``lost``: ``close`` or ``reset`` without a byte. ``cut``: this many bytes of the body are missing."""
+    """What to send. ``lost``: ``close`` or ``reset`` without a byte. ``cut``: bytes missing from the body's end."""
 
     status: int
     body: bytes
@@ -38,7 +38,7 @@ class Reply:
     padding: int = 0
 
 
-class BadRequest(Exception):
+class BadRequestError(Exception):
     """The bytes received are no HTTP request this server takes."""
 
 
@@ -62,7 +62,7 @@ class Connection(socketserver.StreamRequestHandler):
     def _exchange(self) -> bool:
         try:
             request = self._read()
-        except (BadRequest, ValueError, UnicodeDecodeError) as error:
+        except (BadRequestError, ValueError, UnicodeDecodeError) as error:
             self._send(Reply(400, f"{error}\n".encode(), {"Content-Type": "text/plain"}), "", keep=False)
             return False
         if request is None:
@@ -77,8 +77,8 @@ class Connection(socketserver.StreamRequestHandler):
         if not line:
             return None
         parts = line.decode("ascii").split()
-        if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not line.endswith(b"\n"):
-            raise BadRequest("This is no HTTP/1.1 request line.")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not line.endswith(b"\n") or parts[1][0] != "/":
+            raise BadRequestError("This is no HTTP/1.1 request line.")
         path, _, query = parts[1].partition("?")
         headers = self._read_headers()
         if parts[2] == "HTTP/1.0":
@@ -93,15 +93,15 @@ class Connection(socketserver.StreamRequestHandler):
                 return headers
             name, colon, value = line.decode("latin-1").partition(":")
             if not colon or not line.endswith(b"\n") or len(headers) >= MOST_HEADERS:
-                raise BadRequest("These headers are not complete, too long or too many.")
+                raise BadRequestError("These headers are not complete, too long or too many.")
             headers[name.lower()] = value.strip()
 
     def _read_body(self, headers: dict[str, str]) -> bytes:
         if "transfer-encoding" in headers:
-            raise BadRequest("Send a Content-Length; chunked requests are not taken.")
+            raise BadRequestError("Send a Content-Length; chunked requests are not taken.")
         length = int(headers.get("content-length", "0"))
         if not 0 <= length <= LARGEST_BODY:
-            raise BadRequest(f"A body can have up to {LARGEST_BODY} bytes.")
+            raise BadRequestError(f"A body can have up to {LARGEST_BODY} bytes.")
         if headers.get("expect", "").lower() == "100-continue":
             self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = self.rfile.read(length)
