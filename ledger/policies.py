@@ -1,0 +1,112 @@
+"""Policy documents: which version decides a case, and what it says. Missing or unreadable never decides (ENTITLEMENT §8)."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy import Connection
+
+from ledger.canonical import canonical_bytes
+from ledger.database import rows, run
+from ledger.errors import BadInput, LedgerError
+
+Minor = dict[str, int]
+
+
+class Routes(BaseModel):
+    """From which amount, by currency, a manager decides; a currency that is not listed is always a manager's."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    manager_from_minor: Minor = Field(default_factory=dict)
+
+
+class PolicyDocument(BaseModel):
+    """The fields of a policy this version of the engine reads; the rest of the document is kept and not interpreted."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    refund_trigger: Literal["announced", "received", "inspected"] = "inspected"
+    pay_within_days: int = Field(default=14, ge=1, le=90)
+    shipping: Literal["on_last_unit", "none"] = "none"
+    grade_bps: dict[str, int] = Field(default_factory=dict)
+    routes: Routes = Field(default_factory=Routes)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One version, as it stands in its row."""
+
+    policy_id: str
+    version: int
+    terms: PolicyDocument
+    document: dict[str, Any]
+
+    @property
+    def pay_within_days(self) -> int:
+        """Calendar days from opening to the due time of a case."""
+        return self.terms.pay_within_days
+
+    def route(self, currency: str, amount_minor: int, *, exception: bool) -> Literal["desk", "manager"]:
+        """Who decides an amount: exceptions, unlisted currencies and amounts from the limit up are a manager's."""
+        limit = self.terms.routes.manager_from_minor.get(currency)
+        return "manager" if exception or limit is None or amount_minor >= limit else "desk"
+
+
+class NoPolicy(LedgerError):
+    """No policy was in force when this order was placed. A manager has to publish one before anything is decided."""
+
+    code = "no-policy"
+
+
+_EFFECTIVE: Final = """
+    SELECT policy_id, version, document FROM policies WHERE merchant_id = :m AND effective @> CAST(:at AS timestamptz)
+    ORDER BY policy_id, version DESC
+"""
+
+
+def effective_policy(db: Connection, merchant_id: UUID, placed_at: datetime) -> Policy:
+    """The one version in force when the order was placed (terms_basis at_sale). Raises NoPolicy for none or several."""
+    found = rows(db, _EFFECTIVE, m=merchant_id, at=placed_at)
+    if len(found) != 1:
+        raise NoPolicy(NoPolicy.__doc__ if not found else "Several policies were in force at once. A manager has to settle which.")
+    row = found[0]
+    try:
+        terms = PolicyDocument.model_validate(row["document"])
+    except ValidationError as error:
+        raise NoPolicy(f"The policy {row['policy_id']}@{row['version']} cannot be read.") from error
+    return Policy(row["policy_id"], row["version"], terms, row["document"])
+
+
+def read_policy(db: Connection, merchant_id: UUID, policy_id: str, version: int) -> Policy:
+    """One version by name. Raises NoPolicy."""
+    found = rows(
+        db, "SELECT document FROM policies WHERE merchant_id = :m AND policy_id = :p AND version = :v",
+        m=merchant_id, p=policy_id, v=version,
+    )  # fmt: skip
+    if not found:
+        raise NoPolicy()
+    return Policy(policy_id, version, PolicyDocument.model_validate(found[0]["document"]), found[0]["document"])
+
+
+def publish(
+    db: Connection, merchant_id: UUID, policy_id: str, version: int, document: dict[str, Any], since: datetime, author: str, approver: str
+) -> None:
+    """Inserts a version in force from `since` on; overlapping ranges and author = approver are refused by constraint.
+
+    Raises BadInput when the document cannot be read. For set-up commands: the console has no grant for it yet.
+    """
+    import hashlib
+
+    try:
+        PolicyDocument.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(".".join(str(part) for part in first["loc"]), first["msg"]) from error
+    text = canonical_bytes(document)
+    run(
+        db, "INSERT INTO policies (merchant_id, policy_id, version, effective, document, digest, author, approver) VALUES"
+        " (:m, :p, :v, tstzrange(:since, NULL), CAST(:doc AS jsonb), :digest, :author, :approver)", m=merchant_id, p=policy_id,
+        v=version, since=since, doc=text.decode(), digest=hashlib.sha256(text).digest(), author=author, approver=approver,
+    )  # fmt: skip
