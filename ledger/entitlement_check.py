@@ -29,7 +29,7 @@ def check(record: Record, bound: Mapping[str, str] | None = None) -> list[str]:
     try:
         for look in (_digest, _lines, _totals, _claims, _payment, _rules):
             wrong.extend(look(record))
-    except (KeyError, TypeError, IndexError, AttributeError, _RefusedError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError, _RefusedError) as error:
         wrong.append(f"the record lacks a part or holds something else in its place: {error!r}")
     if bound is not None and dict(record.get("bound", {})) != dict(bound):
         wrong.append("the record is bound to other inputs")
@@ -46,7 +46,8 @@ def _digest(record: Record) -> list[str]:
 
 
 def _lines(record: Record) -> list[str]:
-    wrong, before = [], {}
+    wrong: list[str] = []
+    before: dict[int, int] = {}
     for number, line in enumerate(record["lines"], start=1):
         name, tax = f"line {number}", line["tax"]
         if line["i"] != number:

@@ -1,4 +1,4 @@
-"""What `derive` reads: frozen rows of evidence, priors and policy terms. Nothing here knows a database, clock or network.
+"""What `derive` reads: frozen rows of evidence, priors and policy terms. No database, clock or network.
 
 `line_id` is the key of a line of the `Allocation` (the shop's `line_ref`), unit ranges are half-open [a,b) over
 0…quantity−1, `_minor` is whole minor units of the order's currency unless said otherwise.

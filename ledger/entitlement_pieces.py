@@ -20,7 +20,7 @@ from ledger.unit_ranges import Range, minus, union, written
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One line of the record: `minor` = net + `tax`, Σ `codes` = tax; `ceiling` is true where the line's room cut it."""
+    """One line of the record: `minor` = net + `tax`, Σ `codes` = tax; `clipped` where the line's room cut it."""
 
     rule: str
     line_id: str
@@ -104,10 +104,10 @@ def _goods(work: Working, line: AllocatedLine, span: Range, room: int) -> Piece:
     tax_expr: Expr = ["sub", ["peel", line.tax_minor, gross, high], ["peel", line.tax_minor, gross, low]]
     whole, tax = high - low, value(tax_expr)
     codes = _between(_codes_at(line, low), _codes_at(line, high))
-    credits = _credits(work, line, span)
+    credited = _credits(work, line, span)
     say = f"{b - a} of {quantity} {line.sku} at what was paid"
-    if credits:
-        expr = ["max0", ["sub", expr, ["sum", *credits]]]
+    if credited:
+        expr = ["max0", ["sub", expr, ["sum", *credited]]]
         say += ", less what was credited on them"
     clipped = value(expr) > room
     if clipped:
@@ -166,7 +166,9 @@ def _even(units: tuple[Range, ...], spans: list[Range]) -> Iterator[Range]:
 
 
 def _still_out(work: Working) -> str | None:
-    """The first goods line with a unit that is not back, in this case or another; None when everything is."""
+    """A goods line with a unit that is not back, in this case or another; None when this case made the return whole."""
+    if not any(work.units.values()):
+        return "what this case claims"
     returned: dict[str, list[Range]] = {line_id: list(units) for line_id, units in work.units.items()}
     for claim in work.priors.claims:
         if claim.returned:

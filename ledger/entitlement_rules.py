@@ -57,12 +57,13 @@ class RuleResult:
 
 @dataclass
 class Working:
-    """The state the rules work on: the units still payable, by line. `held_back` is true when a person must look first."""
+    """The state the rules work on: units announced and units still payable, by line. `held_back`: a person looks first."""
 
     allocation: Allocation
     evidence: Evidence
     priors: Priors
     policy: PolicyTerms
+    announced: dict[str, Ranges] = field(default_factory=dict)
     units: dict[str, Ranges] = field(default_factory=dict)
     held_back: bool = False
 
@@ -70,7 +71,8 @@ class Working:
         claimed: dict[str, list[Range]] = {}
         for row in self.evidence.units:
             claimed.setdefault(row.line_id, []).append((row.a, row.b))
-        self.units = {line_id: union(claimed[line_id]) for line_id in sorted(claimed, key=self._place)}
+        self.announced = {line_id: union(claimed[line_id]) for line_id in sorted(claimed, key=self._place)}
+        self.units = dict(self.announced)
 
     def line(self, line_id: str) -> AllocatedLine:
         found = self.allocation.line(line_id)
@@ -124,11 +126,12 @@ def evidence_quantity(work: Working) -> Iterator[RuleResult]:
     if work.policy.refund_trigger == "announced" and not work.evidence.received:
         return
     for line_id, units in work.units.items():
-        received, announced = counts.get(line_id, 0), size(units)
+        received, announced = counts.get(line_id, 0), size(work.announced[line_id])
         work.units[line_id] = first(units, received)
-        facts = (f"announced:{announced}", f"received:{received}")
-        if received < announced:
-            where = f"{line_id}{written(minus(units, work.units[line_id]))}"
+        facts: tuple[str, ...] = (f"announced:{announced}", f"received:{received}")
+        waiting = minus(units, work.units[line_id])
+        if waiting:
+            where = f"{line_id}{written(waiting)}"
             yield RuleResult("evidence.quantity", "fail", where, "not_received", facts, f"received:{line_id}")
         elif received > announced:
             yield RuleResult("evidence.conflict", "needs_review", line_id, "received_more_than_announced", facts)
