@@ -24,15 +24,22 @@ def held(db: sqlite3.Connection, account: str | None, payment_intent: str | None
     Amounts are whole minor units of the payment's currency. A failed or canceled refund is listed and not counted.
     """
     condition, values = _chosen(account, payment_intent)
+    return {"payments": _payments(db, condition, values), "totals": totals(db, account, payment_intent)}
+
+
+def newest(db: sqlite3.Connection, count: int) -> list[dict[str, Any]]:
+    """The payments made last, newest first."""
+    last = "seq in (select seq from payments order by seq desc limit ?)"
+    return _payments(db, last, [count])[::-1]
+
+
+def _payments(db: sqlite3.Connection, condition: str, values: list[Any]) -> list[dict[str, Any]]:
     payments = db.execute(f"select * from payments where {condition} order by seq", values).fetchall()  # noqa: S608
     of = f"payment_intent in (select id from payments where {condition})"  # noqa: S608
     refunds: dict[str, list[dict[str, Any]]] = {}
     for row in db.execute(f"select * from refunds where {of} order by seq", values):  # noqa: S608
         refunds.setdefault(row["payment_intent"], []).append(_refund(row, json.loads(row["metadata"])))
-    return {
-        "payments": [_payment(row, refunds.get(row["id"], [])) for row in payments],
-        "totals": totals(db, account, payment_intent),
-    }
+    return [_payment(row, refunds.get(row["id"], [])) for row in payments]
 
 
 def _payment(row: sqlite3.Row, refunds: list[dict[str, Any]]) -> dict[str, Any]:

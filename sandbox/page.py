@@ -1,13 +1,217 @@
 """The page at /_sandbox/ for people: what is held, what was called, and forms for what shall go wrong. No scripts."""
 
+import time
+from html import escape
+from typing import Any
+
+from sandbox import money
+from sandbox.errors import amount_text
+from sandbox.faults import KINDS, Fault
 from sandbox.provider import Provider
 from sandbox.webhooks import Webhooks
 from sandbox.wire import Reply
 
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'",
+    "Cache-Control": "no-store",
+}
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 1.5rem auto; padding: 0 1rem; color: #1d2530; }
+h2 { margin-top: 2rem; border-bottom: 1px solid #c9d1da; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; vertical-align: top; border-bottom: 1px solid #e4e8ed; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } code { font-size: .85rem; }
+form { margin: .5rem 0; } form.row { display: flex; flex-wrap: wrap; gap: .75rem; align-items: end; }
+label { display: flex; flex-direction: column; font-size: .85rem; } input, select { font: inherit; padding: .2rem; }
+button { font: inherit; padding: .25rem .8rem; } td form { display: inline; margin: 0; } .wide { overflow-x: auto; }
+"""
+_SHOWN_PAYMENTS, _SHOWN_CALLS = 20, 40
 
-def show(provider: Provider, webhooks: Webhooks) -> Reply:
-    return Reply(200, b"<!doctype html><title>Sandbox</title>", {"Content-Type": "text/html; charset=utf-8"})
+
+def _page(title: str, body: str, status: int = 200) -> Reply:
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body>{body}</body></html>"
+    )
+    return Reply(status, text.encode(), dict(_HEADERS))
 
 
 def refusal(status: int, message: str) -> Reply:
-    return Reply(status, message.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+    """What a form that was not taken shows."""
+    body = f'<h1>Not done</h1><p role="alert">{escape(message)}</p><p><a href="/_sandbox/">Back to the sandbox</a></p>'
+    return _page("Not done – sandbox", body, status)
+
+
+def show(provider: Provider, webhooks: Webhooks) -> Reply:
+    """The whole page."""
+    store = provider.store
+    with store.read() as db:
+        sums = money.totals(db, None)
+        newest = money.newest(db, _SHOWN_PAYMENTS)
+    now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(store.now()))
+    sections = [
+        "<h1>Sandbox provider</h1>",
+        f"<p>Invented money, real rules. Clock: {now} UTC.</p>",
+        _sums(sums),
+        _faults(provider.faults.waiting()),
+        _payments(newest),
+        _clock_and_webhooks(store.settings, webhooks),
+        _calls(provider.journal.listed(limit=_SHOWN_CALLS)),
+        _form("reset", "<button>Forget everything</button>"),
+    ]
+    return _page("Sandbox provider", "".join(sections))
+
+
+def _form(action: str, inside: str, style: str = "") -> str:
+    return f'<form method="post" action="/_sandbox/{action}" class="{style}">{inside}</form>'
+
+
+def _field(name: str, label: str, kind: str = "text", value: str = "", more: str = "") -> str:
+    return (
+        f'<label>{escape(label)} <input name="{name}" type="{kind}" value="{escape(value, quote=True)}" {more}></label>'
+    )
+
+
+def _table(heads: list[str], rows: list[list[str]], empty: str) -> str:
+    """Cells are markup; a head that ends in ``|`` is over numbers."""
+    if not rows:
+        return f"<p>{empty}</p>"
+    marks = [' class="n"' if head.endswith("|") else "" for head in heads]
+    top = "".join(f'<th scope="col"{mark}>{head.rstrip("|")}</th>' for head, mark in zip(heads, marks, strict=True))
+    lines = [
+        "<tr>" + "".join(f"<td{mark}>{cell}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
+        for row in rows
+    ]
+    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _sums(sums: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            one["currency"].upper(),
+            str(one["payments"]),
+            escape(amount_text(one["captured"], one["currency"])),
+            str(one["refunds"]),
+            escape(amount_text(one["refunded"], one["currency"])),
+        ]
+        for one in sums
+    ]
+    return "<h2>Money held</h2>" + _table(
+        ["Currency", "Payments|", "Captured|", "Refunds|", "Refunded|"], rows, "No payments yet."
+    )
+
+
+def _payments(payments: list[dict[str, Any]]) -> str:
+    rows = []
+    for one in payments:
+        refunds = "".join(
+            f"<div><code>{escape(refund['id'])}</code> {escape(amount_text(refund['amount'], one['currency']))} "
+            f"{escape(refund['status'])} {_refund_buttons(refund)}</div>"
+            for refund in one["refunds"]
+        )
+        hidden = f'<input type="hidden" name="payment_intent" value="{escape(one["payment_intent"])}">'
+        acts = (
+            _form("refunds", f"{hidden}<button>Refund at the dashboard</button>")
+            + _form("disputes", f"{hidden}<button>Dispute</button>")
+            + _form("disputes", f'{hidden}<input type="hidden" name="inquiry" value="true"><button>Inquiry</button>')
+        )
+        captured = escape(amount_text(one["captured"], one["currency"]))
+        rows.append([f"<code>{escape(one['payment_intent'])}</code>", captured, refunds or "none", acts])
+    title = f"<h2>Payments (newest {_SHOWN_PAYMENTS})</h2>"
+    new = _form(
+        "payments",
+        _field("account", "Key or account", value="sk_test_sandbox")
+        + _field("amount", "Amount, minor units", "number", "1000", 'min="1"')
+        + _field("currency", "Currency", value="gbp")
+        + "<button>Make a paid payment</button>",
+        "row",
+    )
+    return title + new + _table(["Payment", "Captured|", "Refunds", "From outside"], rows, "No payments yet.")
+
+
+def _refund_buttons(refund: dict[str, Any]) -> str:
+    moves = {"pending": ("succeeded", "failed", "canceled"), "succeeded": ("failed", "canceled")}
+    moves["requires_action"] = moves["pending"]
+    return "".join(
+        _form(
+            "refunds/status",
+            f'<input type="hidden" name="refund" value="{escape(refund["id"])}">'
+            f'<input type="hidden" name="status" value="{status}"><button>{status}</button>',
+        )
+        for status in moves.get(refund["status"], ())
+    )
+
+
+def _faults(waiting: list[Fault]) -> str:
+    groups = "".join(
+        f'<optgroup label="{stage}">'
+        + "".join(f'<option value="{kind}">{kind}: {escape(text)}</option>' for kind, text in kinds.items())
+        + "</optgroup>"
+        for stage, kinds in KINDS.items()
+    )
+    form = _form(
+        "faults",
+        f'<label>What goes wrong <select name="kind">{groups}</select></label>'
+        + _field("count", "How often", "number", "1", 'min="1"')
+        + _field("method", "Method", value="POST")
+        + _field("path", "Path begins with", value="/v1/refunds")
+        + _field("payment_intent", "Payment (any)")
+        + _field("account", "Key or account (any)")
+        + _field("ms", "Milliseconds", "number", "", 'min="0"')
+        + _field("seconds", "Seconds", "number", "", 'min="0"')
+        + _field("failure_reason", "Failure reason")
+        + "<button>Queue this fault</button>",
+        "row",
+    )
+    rows = [
+        [
+            fault.kind,
+            str(fault.remaining),
+            escape(f"{fault.method or 'any'} {fault.path or '/'}"),
+            escape(fault.payment_intent or fault.charge or "any"),
+            escape(", ".join(f"{name}={value}" for name, value in fault.options.items())),
+            _form("faults/drop", f'<input type="hidden" name="seq" value="{fault.seq}"><button>Drop</button>'),
+        ]
+        for fault in waiting
+    ]
+    heads = ["Fault", "Times left|", "Calls", "Payment", "Options", ""]
+    return "<h2>Faults</h2>" + form + _table(heads, rows, "Nothing is queued to go wrong.")
+
+
+def _clock_and_webhooks(settings: dict[str, Any], webhooks: Webhooks) -> str:
+    clock = _form(
+        "clock",
+        _field("advance_seconds", "Advance by seconds", "number", "86400") + "<button>Move the clock</button>",
+        "row",
+    )
+    switches = "".join(
+        _field(name, name.replace("_", " "), value=str(value).lower())
+        for name, value in sorted(settings.items())
+        if name != "clock_offset_seconds"
+    )
+    changed = _form("settings", switches + "<button>Save settings</button>", "row")
+    endpoints = _table(
+        ["Account", "Address"],
+        [[f"<code>{one['account']}</code>", escape(one["url"])] for one in webhooks.endpoints()],
+        "No webhook endpoint is set.",
+    )
+    owed = len(webhooks.deliveries("waiting"))
+    hurry = _form("deliveries/now", f"<button>Deliver {owed} waiting now</button>")
+    return f"<h2>Clock, settings and webhooks</h2>{clock}{changed}{endpoints}{hurry}"
+
+
+def _calls(calls: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            time.strftime("%H:%M:%S", time.gmtime(call["arrived"])),
+            escape(f"{call['method']} {call['path']}"),
+            f"<code>{escape(call['idempotency_key'] or '')}</code>",
+            str(call["status"] or "none"),
+            escape(call["outcome"]),
+            f"<code>{call['digest'][:12]}</code>",
+        ]
+        for call in reversed(calls)
+    ]
+    title = f"<h2>Calls (newest {_SHOWN_CALLS})</h2>"
+    return title + _table(["Time", "Call", "Key", "Status|", "Outcome", "Body digest"], rows, "No calls yet.")
