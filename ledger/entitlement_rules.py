@@ -57,7 +57,7 @@ class RuleResult:
 
 @dataclass
 class Working:
-    """The state the rules work on: units announced and units still payable, by line. `held_back`: a person looks first."""
+    """What the rules work on: units announced and units still payable, by line. `held_back`: a person looks first."""
 
     allocation: Allocation
     evidence: Evidence
