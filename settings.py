@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """Read once at start. `database_url` logs in as the role of the process: console for web, worker for jobs."""
 
-    model_config = SettingsConfigDict(env_prefix="", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="", extra="ignore", frozen=True, hide_input_in_errors=True)
 
     environment: Literal["production", "demo", "test"] = "production"
     database_url: SecretStr

@@ -65,7 +65,7 @@ def approve(
     case = lock_case_of_intent(db, merchant_id, intent_id)
     intent = read_intent(db, merchant_id, intent_id, lock=True)
     if intent is None:
-        raise NotFound()
+        raise NotFound
     if intent["state"] != "proposed":
         raise _decided_or_stale(db, intent)
     _may_approve(db, intent, staff_id)
@@ -100,7 +100,7 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
     (the order's facts are in question), `reservation`.
     """
     approval = first(db, _APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
-    if approval is None or not verifier.valid(approval):
+    if approval is None or not verifier.valid(dict(approval)):
         return "seal"
     if approval["expires_at"] <= intent["at"]:
         return "expired"
@@ -140,11 +140,11 @@ def _may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
         " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL", m=intent["merchant_id"], s=staff_id,
     )  # fmt: skip
     if member is None:
-        raise NotFound()
+        raise NotFound
     if member["role"] not in ("desk", "manager"):
-        raise NotAllowed()
+        raise NotAllowed
     if f"staff:{staff_id}" in (intent["requester"], intent["case_opener"]):
-        raise SamePerson()
+        raise SamePerson
     if not role_reaches(member["role"], intent["route"]):
         raise NotAllowed("This refund is above what you may approve. Hand it to a manager.")
 
@@ -176,7 +176,7 @@ def _insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: S
         run(db, _INSERT_APPROVAL, **approval)
     except IntegrityError as error:
         if "nobody_approves_what_they_asked_for" in str(error.orig):
-            raise SamePerson() from error
+            raise SamePerson from error
         raise
     return approval
 

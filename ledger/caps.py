@@ -67,7 +67,12 @@ def release_held(db: Connection, merchant_id: UUID) -> bool:
         if not reserve_cap(db, intent):
             continue
         append(db, case, "intent.released", "system", intent_id=intent["intent_id"], move=("held", "approved"))
-        run(db, "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i", m=merchant_id, i=held["intent_id"])
+        run(
+            db,
+            "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i",
+            m=merchant_id,
+            i=held["intent_id"],
+        )
         return True
     return False
 
@@ -106,15 +111,17 @@ def decide_raise(db: Connection, merchant_id: UUID, raise_id: UUID, staff_id: UU
     Raises NotFound, NotAllowed, SamePerson (granting one's own), WrongState (its day is over, or decided the other way).
     """
     _manager(db, merchant_id, staff_id)
-    asked = first(db, "SELECT * FROM cap_raises WHERE merchant_id = :m AND raise_id = :r FOR UPDATE", m=merchant_id, r=raise_id)
+    asked = first(
+        db, "SELECT * FROM cap_raises WHERE merchant_id = :m AND raise_id = :r FOR UPDATE", m=merchant_id, r=raise_id
+    )
     if asked is None:
-        raise NotFound()
+        raise NotFound
     if asked["decided_at"] is not None:
         if asked["granted"] == granted:
             return False
         raise WrongState("This raise was already decided.")
     if granted and asked["asked_by"] == staff_id:
-        raise SamePerson()
+        raise SamePerson
     cap = next((cap for cap in today(db, merchant_id) if cap.currency == asked["currency"]), None)
     if granted and (cap is None or cap.business_day != asked["business_day"]):
         raise WrongState("That business day is over. Ask for a raise of today's cap.")
@@ -127,7 +134,8 @@ def decide_raise(db: Connection, merchant_id: UUID, raise_id: UUID, staff_id: UU
 
 _RAISE_DAY: Final = """
     INSERT INTO cap_days (merchant_id, currency, business_day, limit_minor) VALUES (:m, :c, :d, :new)
-    ON CONFLICT (merchant_id, currency, business_day) DO UPDATE SET limit_minor = greatest(cap_days.limit_minor, excluded.limit_minor)
+    ON CONFLICT (merchant_id, currency, business_day)
+    DO UPDATE SET limit_minor = greatest(cap_days.limit_minor, excluded.limit_minor)
 """
 
 
@@ -137,6 +145,6 @@ def _manager(db: Connection, merchant_id: UUID, staff_id: UUID) -> None:
         " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL", m=merchant_id, s=staff_id,
     )  # fmt: skip
     if role is None:
-        raise NotFound()
+        raise NotFound
     if role["role"] != "manager":
         raise NotAllowed("Only a manager may ask for or grant a higher cap.")

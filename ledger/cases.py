@@ -14,8 +14,8 @@ from sqlalchemy import Connection, RowMapping
 from ledger.assessment import reassess
 from ledger.database import first, rows, run, scalar
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, MoreThanLeft, NotFound, WrongState
-from ledger.evidence import add_announced
 from ledger.events import LockedCase, append, lock_case
+from ledger.evidence import add_announced
 from ledger.ids import uuid7
 from ledger.intents import live_intents, withdraw
 from ledger.policies import effective_policy
@@ -151,14 +151,17 @@ def _same_request(db: Connection, order: RowMapping, lines: list[_Line], request
     """The open case this request is the same as, if any (rule 2)."""
     if request.relation == "separate":
         return None
-    holding = [case for case in lines[0].open_by_case if all(line.open_by_case.get(case, 0) >= line.asked for line in lines)]
+    holding = [
+        case for case in lines[0].open_by_case if all(line.open_by_case.get(case, 0) >= line.asked for line in lines)
+    ]
     if not holding:
         return None
     if request.relation == "existing":
         return min(holding)
     known = scalar(
         db, "SELECT case_id FROM conversations WHERE merchant_id = :m AND case_id = ANY(:cases) AND channel = :ch"
-        " AND reference = :ref ORDER BY at LIMIT 1", m=order["merchant_id"], cases=holding, ch=request.channel, ref=request.reference,
+        " AND reference = :ref ORDER BY at LIMIT 1", m=order["merchant_id"], cases=holding, ch=request.channel,
+        ref=request.reference,
     )  # fmt: skip
     if known is not None:
         return UUID(str(known))
@@ -179,10 +182,12 @@ def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], reques
     if short:
         raise MoreThanLeft(lines=facts, cases=_case_numbers(db, order, lines))
     if touched and request.relation is None:
-        raise AskCustomer(lines=facts, cases=_case_numbers(db, order, lines),
-                          refunds=refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in touched]))  # fmt: skip
+        refunds = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in touched])
+        raise AskCustomer(lines=facts, cases=_case_numbers(db, order, lines), refunds=refunds)
     if request.relation == "existing":
-        raise NotFound("No open request holds these units. Open it as a new request, without saying it is an existing one.")
+        raise NotFound(
+            "No open request holds these units. Open it as a new request, without saying it is an existing one."
+        )
 
 
 def _line_facts(line: _Line) -> dict[str, Any]:
@@ -194,7 +199,8 @@ def _line_facts(line: _Line) -> dict[str, Any]:
 def _case_numbers(db: Connection, order: RowMapping, lines: list[_Line]) -> list[dict[str, Any]]:
     ids = sorted({case for line in lines for case in line.open_by_case})
     found = rows(
-        db, "SELECT case_id, number, channel, opened_at, stage FROM cases WHERE merchant_id = :m AND case_id = ANY(:ids) ORDER BY number",
+        db, "SELECT case_id, number, channel, opened_at, stage FROM cases WHERE merchant_id = :m AND case_id = ANY(:ids)"
+        " ORDER BY number",
         m=order["merchant_id"], ids=ids,
     )  # fmt: skip
     return [{"case": f"C-{row['number']}", "case_id": row["case_id"], "channel": row["channel"], "opened_at": row["opened_at"],
@@ -208,12 +214,12 @@ def _join(db: Connection, case: LockedCase, request: ReturnRequest) -> Opened:
 
 
 def _add_conversation(db: Connection, case: LockedCase, request: ReturnRequest, *, joined: bool) -> bool:
-    return 1 == run(
+    return run(
         db, "INSERT INTO conversations (merchant_id, conversation_id, case_id, channel, reference, actor, customer_verified,"
         " customer_text, joined) VALUES (:m, :id, :c, :ch, :ref, :actor, :verified, :text, :joined) ON CONFLICT DO NOTHING",
         m=case.merchant_id, id=uuid7(), c=case.case_id, ch=request.channel, ref=request.reference, actor=request.actor,
         verified=request.customer_verified, text=request.customer_text, joined=joined,
-    )  # fmt: skip
+    ) == 1  # fmt: skip
 
 
 _INSERT_CASE: Final = """
@@ -293,10 +299,20 @@ def reject(db: Connection, merchant_id: UUID, case_id: UUID, actor: str, reason:
         raise WrongState("This case is closed.")
     for intent in live_intents(db, case):
         withdraw(db, case, intent, actor, "rejected")
-    paid = scalar(db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' LIMIT 1", m=merchant_id, c=case_id)
+    paid = scalar(
+        db,
+        "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' LIMIT 1",
+        m=merchant_id,
+        c=case_id,
+    )
     if paid:
         raise WrongState("Part of this case was paid, so it cannot be rejected as a whole.")
     append(db, case, "case.rejected", actor, reason=reason, stage="rejected")
-    run(db, "UPDATE case_items SET live = false WHERE merchant_id = :m AND case_id = :c AND live", m=merchant_id, c=case_id)
+    run(
+        db,
+        "UPDATE case_items SET live = false WHERE merchant_id = :m AND case_id = :c AND live",
+        m=merchant_id,
+        c=case_id,
+    )
     run(db, "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c", m=merchant_id, c=case_id)
     return case

@@ -55,7 +55,7 @@ def lock_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
     """
     row = first(db, _LOCK.format(which=":case_id"), merchant_id=merchant_id, case_id=case_id)
     if row is None:
-        raise NotFound()
+        raise NotFound
     return LockedCase(**row)
 
 
@@ -63,7 +63,7 @@ def lock_case_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> L
     """The same for the case an intent belongs to, in one round trip. Raises NotFound."""
     row = first(db, _LOCK.format(which=_OF_INTENT), merchant_id=merchant_id, intent_id=intent_id)
     if row is None:
-        raise NotFound()
+        raise NotFound
     return LockedCase(**row)
 
 

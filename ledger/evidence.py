@@ -63,7 +63,10 @@ def report_arrival(db: Connection, merchant_id: UUID, case_id: UUID, arrival: Ar
         if line is None:
             raise BadInput("lines", f"the order of this case has no goods line {reported.line_ref!r}")
         _record(db, case, line, reported, arrival)
-    body = {"channel": arrival.channel, "lines": [{"line": line.line_ref, "count": line.count} for line in arrival.lines]}
+    body = {
+        "channel": arrival.channel,
+        "lines": [{"line": line.line_ref, "count": line.count} for line in arrival.lines],
+    }
     append(db, case, "goods.reported", arrival.actor, body)
     reassess(db, case, arrival.actor)
     return case
@@ -87,7 +90,16 @@ def _record(db: Connection, case: LockedCase, line: RowMapping, reported: Receiv
         raise BadInput(f"{field}.grades", "more units are graded than arrived")
     # A report of 0 with grades only adds findings about units that arrived before.
     if reported.count or not reported.grades:
-        _insert(db, case, "received", line["line_id"], arrival.channel, arrival.actor, count=reported.count, parcel=arrival.parcel)
+        _insert(
+            db,
+            case,
+            "received",
+            line["line_id"],
+            arrival.channel,
+            arrival.actor,
+            count=reported.count,
+            parcel=arrival.parcel,
+        )
     for count, grade, note in reported.grades:
         if grade not in GRADES:
             raise BadInput(f"{field}.grades", f"a grade is one of {', '.join(GRADES)}")
@@ -166,7 +178,8 @@ def find_case(db: Connection, merchant_id: UUID, *, number: int | None = None, o
     else:
         found = rows(
             db, "SELECT c.case_id FROM cases c JOIN orders o ON o.merchant_id = c.merchant_id AND o.order_id = c.order_id"
-            " WHERE c.merchant_id = :m AND o.external_ref = :r AND c.closed_at IS NULL ORDER BY c.number", m=merchant_id, r=order_ref,
+            " WHERE c.merchant_id = :m AND o.external_ref = :r AND c.closed_at IS NULL ORDER BY c.number",
+            m=merchant_id, r=order_ref,
         )  # fmt: skip
     if not found:
         raise NotFound("No open return has that reference. Open a return first, then report what arrived.")

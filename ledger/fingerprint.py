@@ -39,7 +39,9 @@ INTENT_SQL: Final = """
 
 def read_intent(db: Connection, merchant_id: UUID, intent_id: UUID, *, lock: bool = False) -> RowMapping | None:
     """The intent with the rows around it that its fingerprint covers. `lock` takes the intent's row (after its case)."""
-    return first(db, INTENT_SQL + (" FOR NO KEY UPDATE OF i" if lock else ""), merchant_id=merchant_id, intent_id=intent_id)
+    return first(
+        db, INTENT_SQL + (" FOR NO KEY UPDATE OF i" if lock else ""), merchant_id=merchant_id, intent_id=intent_id
+    )
 
 
 def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:

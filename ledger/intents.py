@@ -13,6 +13,7 @@ from ledger.errors import BadInput, NotFound, WrongState
 from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
+from ledger.money import exponent
 from ledger.reservation import claim_lines, let_go
 
 WITHDRAW_REASONS: Final = ("not_yet", "wrong_units", "customer_changed_mind", "suspicion", "other")
@@ -20,10 +21,15 @@ WITHDRAW_REASONS: Final = ("not_yet", "wrong_units", "customer_changed_mind", "s
 
 @dataclass(frozen=True)
 class Proposal:
-    """One draw of an entitlement: what one capture pays back. Amounts in minor units of the capture's currency."""
+    """One draw of an entitlement: `amount_minor` of the capture's currency pays `order_minor` of the order's.
+
+    `line_amounts`: what that is of each order line, in the order's currency.
+    """
 
     capture_id: UUID
+    currency: str
     amount_minor: int
+    order_minor: int
     line_amounts: dict[UUID, int]
 
 
@@ -43,18 +49,19 @@ class Basis:
 
 _INSERT: Final = """
     INSERT INTO intents (merchant_id, intent_id, case_id, order_id, capture_id, entitlement_id, replaces, amount_minor,
-        currency, exponent, destination_kind, destination_brand, destination_last4, provider_account_id, payment_intent_ref,
+        order_minor, currency, exponent, destination_kind, destination_brand, destination_last4, provider_account_id,
+        payment_intent_ref,
         charge_ref, units, entitlement_digest, evidence_digest, policy_id, policy_version, requester, case_opener, route,
         provider_key)
     SELECT c.merchant_id, :intent_id, :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
-        c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
+        :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
         :requester, :opener, :route, :provider_key
     FROM captures c WHERE c.merchant_id = :merchant_id AND c.capture_id = :capture_id
 """
 
 
-def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, exponent: int, actor: str) -> UUID:
+def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, actor: str) -> UUID:
     """Inserts one intent in `proposed` with its provider key (P8) and its line claims. The case is locked by the caller.
 
     Locks the order lines it claims. Raises IntegrityError when the case has a live intent on that capture (P2) or a line
@@ -65,15 +72,16 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
     inserted = run(
         db, _INSERT, merchant_id=case.merchant_id, intent_id=intent_id, case_id=case.case_id,
         entitlement_id=basis.entitlement_id, replaces=replaced["intent_id"] if replaced else None,
-        amount_minor=proposal.amount_minor, exponent=exponent, units=canonical_bytes(basis.units).decode(),
+        amount_minor=proposal.amount_minor, order_minor=proposal.order_minor,
+        exponent=exponent(proposal.currency), units=canonical_bytes(basis.units).decode(),
         digest=basis.digest, evidence_digest=basis.evidence_digest, policy_id=basis.policy_id,
         policy_version=basis.policy_version, requester=basis.requester, opener=case.opened_by, route=basis.route,
         provider_key=new_provider_key(), capture_id=proposal.capture_id,
     )  # fmt: skip
     if inserted != 1:
-        raise NotFound()
+        raise NotFound
     claim_lines(db, case.merchant_id, intent_id, proposal.line_amounts)
-    body = {"amount_minor": str(proposal.amount_minor), "currency": case.currency, "entitlement": basis.digest.hex(),
+    body = {"amount_minor": str(proposal.amount_minor), "currency": proposal.currency, "entitlement": basis.digest.hex(),
             "route": basis.route, "requester": basis.requester}  # fmt: skip
     append(db, case, "intent.proposed", actor, body, intent_id=intent_id, move=("new", "proposed"))
     return intent_id
@@ -99,7 +107,16 @@ def withdraw(db: Connection, case: LockedCase, intent: RowMapping, actor: str, r
     if intent["state"] not in ("proposed", "approved", "held"):
         raise WrongState("Too late to cancel: it already left. The answer will show here.", state=intent["state"])
     move = (intent["state"], "withdrawn")
-    append(db, case, "intent.withdrawn", actor, intent_id=intent["intent_id"], move=move, reason=reason, stage="needs_person")
+    append(
+        db,
+        case,
+        "intent.withdrawn",
+        actor,
+        intent_id=intent["intent_id"],
+        move=move,
+        reason=reason,
+        stage="needs_person",
+    )
     let_go(db, intent)
     if intent["state"] != "proposed":
         run(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
@@ -113,7 +130,7 @@ def cancel_before_send(db: Connection, merchant_id: UUID, intent_id: UUID, actor
     case = lock_case_of_intent(db, merchant_id, intent_id)
     intent = read_intent(db, merchant_id, intent_id, lock=True)
     if intent is None:
-        raise NotFound()
+        raise NotFound
     if intent["state"] == "withdrawn":
         return case
     withdraw(db, case, intent, actor, reason)

@@ -15,7 +15,7 @@ from ledger.allocation import Allocation, allocate
 from ledger.allocation_checks import order_minor_of
 from ledger.canonical import canonical_bytes
 from ledger.database import first, run, run_many
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, NotFound
 from ledger.ids import uuid7
 from ledger.order_facts import CaptureFacts, OrderFacts
 
@@ -110,7 +110,7 @@ def _capture_row(
 def _insert(table: str, columns: tuple[str, ...]) -> str:
     jsonb = {"facts", "allocation"}
     values = ", ".join(f"CAST(:{name} AS jsonb)" if name in jsonb else f":{name}" for name in columns)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 constants of this module
 
 
 ORDER_COLUMNS: Final = (
@@ -144,10 +144,12 @@ def store_order(db: Connection, merchant_id: UUID, facts: OrderFacts) -> Stored:
         run_many(db, _INSERT_CAPTURE, list(made.captures))
         return Stored(made.order["order_id"], "created", tuple(made.order["discrepancies"]))
     there = first(
-        db, "SELECT order_id, facts_digest, discrepancies FROM orders WHERE merchant_id = :m AND external_ref = :r FOR NO KEY UPDATE",
+        db, "SELECT order_id, facts_digest, discrepancies FROM orders WHERE merchant_id = :m AND external_ref = :r"
+        " FOR NO KEY UPDATE",
         m=merchant_id, r=facts.external_ref,
     )  # fmt: skip
-    assert there is not None
+    if there is None:
+        raise NotFound
     return settle_repeat(db, merchant_id, there, made.order)
 
 
@@ -168,9 +170,11 @@ def settle_repeat(db: Connection, merchant_id: UUID, there: RowMapping, order: d
 
 def provider_account(db: Connection, merchant_id: UUID) -> UUID:
     """The account that new captures belong to. Raises NoProviderAccount."""
-    row = first(db, "SELECT provider_account_id FROM provider_accounts WHERE merchant_id = :m ORDER BY 1 LIMIT 1", m=merchant_id)
+    row = first(
+        db, "SELECT provider_account_id FROM provider_accounts WHERE merchant_id = :m ORDER BY 1 LIMIT 1", m=merchant_id
+    )
     if row is None:
-        raise NoProviderAccount()
+        raise NoProviderAccount
     return UUID(str(row["provider_account_id"]))
 
 
@@ -187,8 +191,14 @@ def _customer(db: Connection, merchant_id: UUID, facts: OrderFacts) -> UUID | No
         return None
     run(db, UPSERT_CUSTOMER, m=merchant_id, id=uuid7(), ref=customer.external_ref, name=customer.name or customer.external_ref,
         email=customer.email, stated=customer.name is not None)  # fmt: skip
-    row = first(db, "SELECT customer_id FROM customers WHERE merchant_id = :m AND external_ref = :r", m=merchant_id, r=customer.external_ref)
-    assert row is not None
+    row = first(
+        db,
+        "SELECT customer_id FROM customers WHERE merchant_id = :m AND external_ref = :r",
+        m=merchant_id,
+        r=customer.external_ref,
+    )
+    if row is None:
+        raise NotFound
     return UUID(str(row["customer_id"]))
 
 

@@ -90,7 +90,9 @@ def start_attempt(
 
     Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10).
     """
-    row = first(db, "SELECT * FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"])
+    row = first(
+        db, "SELECT * FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"]
+    )
     fault = "seal" if row is None else fault_before_send(db, intent, verifier)
     if not fault and row is not None and case.at - row["approved_at"] >= timedelta(hours=KEY_SAFE_HOURS):
         fault = "expired"
@@ -107,11 +109,21 @@ def start_attempt(
         body = {"attempt": str(attempt_no)}
         move = (intent["state"], "submitting")
         append(db, case, "intent.submitting", "system", body, intent_id=intent["intent_id"], move=move)
-    return Claimed(case.merchant_id, intent["intent_id"], attempt_no, intent["provider_key"], row["request"], row["trace"], lease_until)
+    return Claimed(
+        case.merchant_id,
+        intent["intent_id"],
+        attempt_no,
+        intent["provider_key"],
+        row["request"],
+        row["trace"],
+        lease_until,
+    )
 
 
 def _refuse_to_send(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> None:
-    raise_alarm(db, case.merchant_id, f"not_sent_{fault}", intent["intent_id"], f"R-{intent['number']} was not sent: {fault}")
+    raise_alarm(
+        db, case.merchant_id, f"not_sent_{fault}", intent["intent_id"], f"R-{intent['number']} was not sent: {fault}"
+    )
     match intent["state"]:
         case "approved":
             hold(db, case, intent, "system", fault)
@@ -126,7 +138,12 @@ def mark_unknown(db: Connection, case: LockedCase, intent: RowMapping, reason: s
     """submitting → unknown; the first look at the provider is due at once. Nothing is released (P9)."""
     move = ("submitting", "unknown")
     append(db, case, "intent.unknown", "system", intent_id=intent["intent_id"], move=move, reason=reason)
-    run(db, "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"])
+    run(
+        db,
+        "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i",
+        m=case.merchant_id,
+        i=intent["intent_id"],
+    )
 
 
 def give_to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> None:

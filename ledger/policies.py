@@ -70,7 +70,9 @@ def effective_policy(db: Connection, merchant_id: UUID, placed_at: datetime) -> 
     """The one version in force when the order was placed (terms_basis at_sale). Raises NoPolicy for none or several."""
     found = rows(db, _EFFECTIVE, m=merchant_id, at=placed_at)
     if len(found) != 1:
-        raise NoPolicy(NoPolicy.__doc__ if not found else "Several policies were in force at once. A manager has to settle which.")
+        raise NoPolicy(
+            NoPolicy.__doc__ if not found else "Several policies were in force at once. A manager has to settle which."
+        )
     row = found[0]
     try:
         terms = PolicyDocument.model_validate(row["document"])
@@ -86,18 +88,24 @@ def read_policy(db: Connection, merchant_id: UUID, policy_id: str, version: int)
         m=merchant_id, p=policy_id, v=version,
     )  # fmt: skip
     if not found:
-        raise NoPolicy()
+        raise NoPolicy
     return Policy(policy_id, version, PolicyDocument.model_validate(found[0]["document"]), found[0]["document"])
 
 
 def publish(
-    db: Connection, merchant_id: UUID, policy_id: str, version: int, document: dict[str, Any], since: datetime, author: str, approver: str
+    db: Connection,
+    merchant_id: UUID,
+    policy_id: str,
+    version: int,
+    document: dict[str, Any],
+    since: datetime,
+    author: str,
+    approver: str,
 ) -> None:
     """Inserts a version in force from `since` on; overlapping ranges and author = approver are refused by constraint.
 
     Raises BadInput when the document cannot be read. For set-up commands: the console has no grant for it yet.
     """
-    import hashlib
 
     try:
         PolicyDocument.model_validate(document)

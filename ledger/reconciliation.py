@@ -82,7 +82,12 @@ def record_no_answer(db: Connection, merchant_id: UUID, intent_id: UUID, detail:
 
 
 def record_absent(
-    db: Connection, merchant_id: UUID, intent_id: UUID, worker_id: int, verifier: SealVerifier, asked_after_seconds: int = CONSISTENCY_SECONDS
+    db: Connection,
+    merchant_id: UUID,
+    intent_id: UUID,
+    worker_id: int,
+    verifier: SealVerifier,
+    asked_after_seconds: int = CONSISTENCY_SECONDS,
 ) -> Claimed | None:
     """A complete list without our refund. Returns the next attempt (same key, same request) once absence is proven.
 
@@ -96,14 +101,20 @@ def record_absent(
         return None
     _write_look(db, intent, "nothing", None, None)
     if intent["state"] == "pending" or intent["provider_refund_ref"] is not None:
-        raise_alarm(db, merchant_id, "refund_vanished", intent_id, f"R-{intent['number']}: the provider no longer lists it")
+        raise_alarm(
+            db, merchant_id, "refund_vanished", intent_id, f"R-{intent['number']}: the provider no longer lists it"
+        )
         give_to_person(db, case, intent, "refund_vanished")
         return None
     row = first(db, _AGES, m=merchant_id, i=intent_id)
     if row is None or row["approved_age"] >= timedelta(hours=KEY_SAFE_HOURS):
         give_to_person(db, case, intent, "key_too_old")
         return None
-    if row["settled_age"] is None or row["settled_age"] < timedelta(seconds=asked_after_seconds) or brakes_on(db, merchant_id):
+    if (
+        row["settled_age"] is None
+        or row["settled_age"] < timedelta(seconds=asked_after_seconds)
+        or brakes_on(db, merchant_id)
+    ):
         _schedule(db, intent)
         return None
     return start_attempt(db, case, intent, worker_id, verifier)
@@ -117,7 +128,9 @@ _AGES: Final = """
 """
 
 
-def _write_look(db: Connection, intent: RowMapping, found: str, ref: str | None, status: str | None, detail: str = "") -> None:
+def _write_look(
+    db: Connection, intent: RowMapping, found: str, ref: str | None, status: str | None, detail: str = ""
+) -> None:
     run(db, "INSERT INTO looks (merchant_id, look_id, intent_id, found, refund_ref, refund_status, detail)"
         " VALUES (:m, :l, :i, :f, :r, :s, :d)", m=intent["merchant_id"], l=uuid7(), i=intent["intent_id"], f=found, r=ref,
         s=status, d=detail[:300])  # fmt: skip

@@ -39,7 +39,7 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
         )  # fmt: skip
     except IntegrityError as error:
         if step == "reserve" and "balances_not_negative" in str(error.orig):
-            raise NotEnoughMoneyLeft() from error
+            raise NotEnoughMoneyLeft from error
         raise
 
 
@@ -55,10 +55,10 @@ def reserve_cap(db: Connection, intent: RowMapping) -> bool:
 
     Locks the cap day, the hottest row there is: call it last before commit. A currency without a cap row fits nothing.
     """
-    return 1 == run(
+    return run(
         db, _RESERVE_CAP, merchant_id=intent["merchant_id"], intent_id=intent["intent_id"],
         currency=intent["currency"], amount_minor=intent["amount_minor"],
-    )  # fmt: skip
+    ) == 1  # fmt: skip
 
 
 _RETURN_CAP: Final = """

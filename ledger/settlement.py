@@ -17,6 +17,7 @@ from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.outbox import give_to_person, mark_unknown, raise_alarm
 from ledger.reservation import let_go, release_lines, transfer
+from ledger.states import STAGE
 
 # STRIPE.md §1: the statuses a refund can have; the set is open, and an unlisted one is not interpreted.
 SETTLED: Final = {
@@ -96,7 +97,9 @@ class Unknown:
 Outcome = Confirmed | Refused | NotAccepted | Unknown
 
 
-def record_outcome(db: Connection, merchant_id: UUID, intent_id: UUID, attempt_no: int, worker_id: int, outcome: Outcome) -> bool:
+def record_outcome(
+    db: Connection, merchant_id: UUID, intent_id: UUID, attempt_no: int, worker_id: int, outcome: Outcome
+) -> bool:
     """Writes the result of one attempt and what follows from it, in the caller's transaction.
 
     False when the attempt was taken over meanwhile: the answer is not lost, the look-up that follows finds it. Locks case,
@@ -104,20 +107,21 @@ def record_outcome(db: Connection, merchant_id: UUID, intent_id: UUID, attempt_n
     """
     case = lock_case_of_intent(db, merchant_id, intent_id)
     intent = read_intent(db, merchant_id, intent_id, lock=True)
-    if intent is None or intent["state"] != "submitting" or not _insert_result(db, intent, attempt_no, worker_id, outcome):
+    if (
+        intent is None
+        or intent["state"] != "submitting"
+        or not _insert_result(db, intent, attempt_no, worker_id, outcome)
+    ):
         return False
     match outcome:
-        case Confirmed(refund=refund):
-            apply_refund(db, case, intent, refund)
-        case Refused(code=code):
-            fail(db, case, intent, code)
+        case Confirmed():
+            apply_refund(db, case, intent, outcome.refund)
+        case Refused():
+            fail(db, case, intent, outcome.code)
         case NotAccepted():
             _turned_away(db, case, intent, outcome)
-        case Unknown(code=code, detail=detail, needs_person=needs_person):
-            mark_unknown(db, case, intent, code)
-            if needs_person:
-                raise_alarm(db, merchant_id, code, intent_id, f"R-{intent['number']}: {detail}"[:300])
-                give_to_person(db, case, _moved(intent, "unknown"), code)
+        case Unknown():
+            _leave_unknown(db, case, intent, outcome)
         case _:
             assert_never(outcome)
     return True
@@ -135,32 +139,50 @@ def _turned_away(db: Connection, case: LockedCase, intent: RowMapping, outcome: 
     if outcome.stops_merchant:
         run(db, "UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = :r WHERE merchant_id = :m AND stopped_at IS NULL",
             r=outcome.code, m=case.merchant_id)  # fmt: skip
-        raise_alarm(db, case.merchant_id, "submitter_stopped", None, f"The provider refused our credential: {outcome.code}")
+        raise_alarm(
+            db, case.merchant_id, "submitter_stopped", None, f"The provider refused our credential: {outcome.code}"
+        )
+
+
+def _leave_unknown(db: Connection, case: LockedCase, intent: RowMapping, outcome: Unknown) -> None:
+    mark_unknown(db, case, intent, outcome.code)
+    if outcome.needs_person:
+        text = f"R-{intent['number']}: {outcome.detail}"[:300]
+        raise_alarm(db, case.merchant_id, outcome.code, intent["intent_id"], text)
+        give_to_person(db, case, _moved(intent, "unknown"), outcome.code)
+
+
+_RESULT: Final = """
+    INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, http_status, provider_request_ref, refund_ref,
+        refund_status, code, detail, recorded_by)
+    SELECT o.merchant_id, o.intent_id, o.attempts, :outcome, :status, :request, :refund_ref, :refund_status, :code, :detail, :w
+    FROM outbox o WHERE o.merchant_id = :m AND o.intent_id = :i AND o.attempts = :n
+    ON CONFLICT DO NOTHING
+"""
 
 
 def _insert_result(db: Connection, intent: RowMapping, attempt_no: int, worker_id: int, outcome: Outcome) -> bool:
-    refund_ref = refund_status = code = detail = None
+    return run(
+        db, _RESULT, m=intent["merchant_id"], i=intent["intent_id"], n=attempt_no, w=worker_id,
+        status=outcome.http_status, request=outcome.request_ref[:80], **_columns(outcome),
+    ) == 1  # fmt: skip
+
+
+def _columns(outcome: Outcome) -> dict[str, str | None]:
     match outcome:
-        case Confirmed(refund=refund):
-            name, refund_ref, refund_status = "confirmed", refund.refund_ref, refund.status
-        case Refused(code=code, detail=detail):
-            name = "refused"
-        case NotAccepted(code=code, detail=detail):
-            name = "not_accepted"
-        case Unknown(code=code, detail=detail, refund_ref=refund_ref, refund_status=refund_status):
-            name = "unknown"
+        case Confirmed():
+            refund = outcome.refund
+            return {"outcome": "confirmed", "refund_ref": refund.refund_ref, "refund_status": refund.status, "code": "",
+                    "detail": ""}  # fmt: skip
+        case Refused() | NotAccepted():
+            name = "refused" if isinstance(outcome, Refused) else "not_accepted"
+            return {"outcome": name, "refund_ref": None, "refund_status": None, "code": outcome.code[:80],
+                    "detail": outcome.detail[:300]}  # fmt: skip
+        case Unknown():
+            return {"outcome": "unknown", "refund_ref": outcome.refund_ref, "refund_status": outcome.refund_status,
+                    "code": outcome.code[:80], "detail": outcome.detail[:300]}  # fmt: skip
         case _:
             assert_never(outcome)
-    current = scalar(db, "SELECT attempts FROM outbox WHERE merchant_id = :m AND intent_id = :i",
-                     m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
-    return current == attempt_no and 1 == run(
-        db, "INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, http_status, provider_request_ref,"
-        " refund_ref, refund_status, code, detail, recorded_by) VALUES (:m, :i, :n, :outcome, :status, :request, :ref,"
-        " :refund_status, :code, :detail, :w) ON CONFLICT DO NOTHING",
-        m=intent["merchant_id"], i=intent["intent_id"], n=attempt_no, outcome=name, status=outcome.http_status,
-        request=outcome.request_ref[:80], ref=refund_ref, refund_status=refund_status, code=(code or "")[:80],
-        detail=(detail or "")[:300], w=worker_id,
-    )  # fmt: skip
 
 
 def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
@@ -171,12 +193,16 @@ def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: P
     """
     wrong = mismatch(intent, refund)
     if wrong:
-        raise_alarm(db, case.merchant_id, "answer_differs", intent["intent_id"], f"R-{intent['number']}: {wrong} differs"[:300])
+        raise_alarm(
+            db, case.merchant_id, "answer_differs", intent["intent_id"], f"R-{intent['number']}: {wrong} differs"[:300]
+        )
         return _to_person(db, case, intent, f"differs:{wrong}")
     _keep_reference(db, intent, refund)
     target = SETTLED.get(refund.status)
     if target is None:
-        raise_alarm(db, case.merchant_id, "unlisted_status", intent["intent_id"], f"R-{intent['number']}: {refund.status}"[:300])
+        raise_alarm(
+            db, case.merchant_id, "unlisted_status", intent["intent_id"], f"R-{intent['number']}: {refund.status}"[:300]
+        )
         return _to_person(db, case, intent, "unlisted_status")
     state: str = intent["state"]
     if state == "succeeded":
@@ -230,28 +256,39 @@ def _done(db: Connection, intent: RowMapping) -> None:
 
 
 def _succeed(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
-    rest = units_not_paid(db, case, intent)
+    rest, other = units_not_paid(db, case, intent), _other_live(db, case, intent)
+    # The desk sees the least finished: another intent of the case, units not here yet, evidence that came meanwhile.
+    overtaken = intent["latest_digest"] != intent["entitlement_digest"]
+    stage = STAGE[other] if other else "needs_person" if overtaken else "waiting_goods" if rest else "paid"
     append(db, case, "intent.succeeded", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
-           move=(intent["state"], "succeeded"), stage="waiting_goods" if rest else None)  # fmt: skip
+           move=(intent["state"], "succeeded"), stage=stage)  # fmt: skip
     transfer(db, intent, "settle")
     _done(db, intent)
-    if not rest and not _others_live(db, case, intent):
-        run(db, "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c", m=case.merchant_id, c=case.case_id)
+    if stage == "paid":
+        run(
+            db,
+            "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c",
+            m=case.merchant_id,
+            c=case.case_id,
+        )
 
 
 def units_not_paid(db: Connection, case: LockedCase, intent: RowMapping) -> int:
     """How many units the case holds that neither this intent nor an earlier paid one covers."""
-    held = scalar(db, "SELECT coalesce(sum(upper(units) - lower(units)), 0) FROM case_items"
+    held: int = scalar(db, "SELECT coalesce(sum(upper(units) - lower(units)), 0)::int FROM case_items"
                   " WHERE merchant_id = :m AND case_id = :c AND live", m=case.merchant_id, c=case.case_id)  # fmt: skip
-    return int(held) - sum(unit["to"] - unit["from"] for unit in intent["units"])
+    paid: int = sum(unit["to"] - unit["from"] for unit in intent["units"])
+    return held - paid
 
 
-def _others_live(db: Connection, case: LockedCase, intent: RowMapping) -> bool:
-    return bool(scalar(
-        db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state IN ('proposed',"
-        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') LIMIT 1",
+def _other_live(db: Connection, case: LockedCase, intent: RowMapping) -> str | None:
+    """The state of the oldest other live intent of the case."""
+    state: str | None = scalar(
+        db, "SELECT state FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state IN ('proposed',"
+        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') ORDER BY number LIMIT 1",
         m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
-    ))  # fmt: skip
+    )  # fmt: skip
+    return state
 
 
 def _pend(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
@@ -281,5 +318,10 @@ def _reverse(db: Connection, case: LockedCase, intent: RowMapping, refund: Provi
            move=("succeeded", "reversed"), reason=(refund.failure_reason or refund.status)[:300])  # fmt: skip
     release_lines(db, intent)
     transfer(db, intent, "reverse")
-    run(db, "UPDATE cases SET closed_at = NULL WHERE merchant_id = :m AND case_id = :c", m=case.merchant_id, c=case.case_id)
+    run(
+        db,
+        "UPDATE cases SET closed_at = NULL WHERE merchant_id = :m AND case_id = :c",
+        m=case.merchant_id,
+        c=case.case_id,
+    )
     return "reversed"

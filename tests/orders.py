@@ -99,9 +99,9 @@ def insert_order(
             db,
             "INSERT INTO captures (merchant_id, capture_id, order_id, position, capture_ref, tender,"
             " provider_account_id, payment_intent_ref, charge_ref, destination_kind, destination_brand,"
-            " destination_last4, currency, captured_minor, order_minor, captured_at, available_minor) VALUES (:m, :capture_id, :order_id, :position,"
-            " :ref, :tender, :account, :payment, :charge, :tender, :brand, :last4, :currency, :minor, :minor, :at,"
-            " :minor)",
+            " destination_last4, currency, captured_minor, order_minor, captured_at, available_minor)"
+            " VALUES (:m, :capture_id, :order_id, :position, :ref, :tender, :account, :payment, :charge, :tender,"
+            " :brand, :last4, :currency, :minor, :minor, :at, :minor)",
             m=merchant_id, capture_id=capture_ids[tender], order_id=order_id, position=position, tender=tender,
             ref=f"{external_ref}-{tender}", account=account_id,
             payment=f"pi_{external_ref}_{tender}", charge=f"ch_{external_ref}_{tender}",

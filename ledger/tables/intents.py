@@ -44,6 +44,7 @@ intents = Table(
     Column("entitlement_id", Uuid, nullable=False),
     Column("replaces", Uuid),
     Column("amount_minor", BigInteger, nullable=False),
+    Column("order_minor", BigInteger, nullable=False),
     Column("currency", Text, nullable=False),
     Column("exponent", SmallInteger, nullable=False),
     Column("destination_kind", Text, nullable=False),

@@ -54,7 +54,7 @@ GRANT UPDATE (lock_no) ON orders, cases, captures, intents TO onceback_console;
 GRANT UPDATE (blocked, discrepancies) ON orders TO onceback_console;
 GRANT UPDATE (name, email) ON customers TO onceback_console;
 GRANT UPDATE (closed_at, summary, announced, received, grades, signals, amount_minor, due_at) ON cases TO onceback_console;
-GRANT UPDATE (live) ON case_items TO onceback_console;
+GRANT UPDATE (live, units) ON case_items TO onceback_console;
 GRANT UPDATE (due_at, done_at) ON outbox TO onceback_console;
 GRANT UPDATE (limit_minor) ON cap_days TO onceback_console;
 GRANT INSERT (merchant_id, currency, business_day, limit_minor) ON cap_days TO onceback_console;

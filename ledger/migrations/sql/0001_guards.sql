@@ -266,15 +266,19 @@ CREATE TRIGGER frozen BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION keep
 CREATE TRIGGER never_deleted BEFORE DELETE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON outbox FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
--- Units are let go only while no money of their case has left or may still leave.
+-- Units are let go only while no money for them has left or may still leave: a row may end, or shrink to what was paid.
 CREATE FUNCTION keep_paid_units() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE dropped int4multirange;
 BEGIN
-    IF NOT OLD.live AND NEW.live THEN
+    IF NOT OLD.live OR NOT NEW.units <@ OLD.units THEN
         RAISE EXCEPTION 'released units are claimed by a new case, never revived' USING ERRCODE = 'restrict_violation';
     END IF;
-    IF OLD.live AND NOT NEW.live AND EXISTS (
-        SELECT 1 FROM intents WHERE merchant_id = OLD.merchant_id AND case_id = OLD.case_id
-            AND state NOT IN ('withdrawn', 'failed', 'reversed')) THEN
+    dropped := CASE WHEN NEW.live THEN int4multirange(OLD.units) - int4multirange(NEW.units) ELSE int4multirange(OLD.units) END;
+    IF EXISTS (
+        SELECT 1 FROM intents i JOIN order_lines l ON l.merchant_id = i.merchant_id AND l.line_id = OLD.line_id
+        CROSS JOIN LATERAL jsonb_array_elements(i.units) AS unit
+        WHERE i.merchant_id = OLD.merchant_id AND i.case_id = OLD.case_id AND i.state NOT IN ('withdrawn', 'failed', 'reversed')
+            AND unit->>'line' = l.line_ref AND dropped && int4range((unit->>'from')::int, (unit->>'to')::int)) THEN
         RAISE EXCEPTION 'units with money paid or on its way are not released' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;

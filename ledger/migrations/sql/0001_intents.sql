@@ -30,6 +30,7 @@ CREATE TABLE intents (
     entitlement_id uuid NOT NULL,
     replaces uuid,
     amount_minor bigint NOT NULL CHECK (amount_minor > 0),
+    order_minor bigint NOT NULL CHECK (order_minor > 0),
     currency text NOT NULL,
     exponent smallint NOT NULL CHECK (exponent BETWEEN 0 AND 4),
     destination_kind text NOT NULL,
