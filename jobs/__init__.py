@@ -1,0 +1,17 @@
+"""What the worker process does, and the only calls that leave for the provider.
+
+Read in this order:
+
+    worker          what every job is given: engine, provider, proof of life, verifier, threads
+    liveness        the advisory lock that says this worker lives
+    submitter       claim and commit, send, record and commit
+    reconciler      look at the provider for what is not known; prove absence or adopt
+    daily_cap       send on its way what the cap held
+    inbox           webhooks are hints: read the payment again
+    schedule        the one table of periodic work; commands starts it
+    stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_amounts, stripe_answers
+    logs            what may be written to the log, and nothing else
+
+Each job is `run_once(worker)`, returns counts, and is right when two workers run it at once. No job calls the provider
+inside a transaction (P12), and nothing here decides what an answer leads to: that is `ledger`.
+"""

@@ -1,0 +1,144 @@
+"""Reading what the provider answered: a refund out of its JSON, and what a failed call amounts to (STRIPE.md §2, §4).
+
+Nothing here defaults to "nothing happened": what is not named is unknown.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import requests
+import stripe
+import urllib3
+
+from jobs.stripe_amounts import from_provider
+from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
+
+REFUND_REF: Final = re.compile(r"(re|pyr)_[A-Za-z0-9_]{1,70}")
+# Waits before the same key is sent again, doubled per attempt and spread, for the provider publishes no Retry-After:
+# a lock or a running key is over in seconds, a rate limit in a minute, an outage of the door in minutes.
+# Each is (first, most).
+BUSY_SECONDS: Final = (2, 60)
+RATE_SECONDS: Final = (5, 300)
+CLOSED_SECONDS: Final = (5, 300)
+# After 401 and 403 a person has to look at the credential first; this is when the row is looked at again.
+CREDENTIAL_SECONDS: Final = 60
+# 4xx that say nothing about whether the request was carried out, or that are the provider's own trouble.
+_NOT_ABOUT_THE_REQUEST: Final = frozenset((408, 409, 424, 425, 499))
+_REFUSING_TYPES: Final = frozenset(("invalid_request_error", "card_error"))
+
+
+class Unreadable(ValueError):
+    """The answer is not what the provider gives for this call."""
+
+
+def read_refund(answer: Any) -> ProviderRefund:
+    """A refund object as ours. Raises Unreadable unless id, amount and currency are there and of their kind."""
+    body = answer.to_dict() if isinstance(answer, stripe.StripeObject) else answer
+    if not isinstance(body, Mapping) or body.get("object") != "refund":
+        raise Unreadable("the answer is no refund")
+    refund_ref, amount, currency = body.get("id"), body.get("amount"), body.get("currency")
+    if not isinstance(refund_ref, str) or not REFUND_REF.fullmatch(refund_ref):
+        raise Unreadable("the refund has no id that could be one")
+    if type(amount) is not int or not isinstance(currency, str):
+        raise Unreadable("the refund has no amount and currency")
+    metadata = body.get("metadata")
+    return ProviderRefund(
+        refund_ref=refund_ref,
+        # A status that is null is not interpreted: the ledger gives what it does not know to a person.
+        status=_text(body.get("status"), 40),
+        amount_minor=from_provider(amount, currency.upper()),
+        currency=currency.upper()[:3],
+        payment_intent_ref=_id(body.get("payment_intent")),
+        charge_ref=_id(body.get("charge")),
+        intent_id=_text(metadata.get("onceback_intent"), 80) if isinstance(metadata, Mapping) else "",
+        failure_reason=_text(body.get("failure_reason"), 80),
+        reference=_bank_reference(body.get("destination_details")),
+    )
+
+
+def _id(value: Any) -> str:
+    """An expandable field: the id, or the id inside."""
+    return _text(value.get("id") if isinstance(value, Mapping) else value, 100)
+
+
+def _bank_reference(details: Any) -> str:
+    """The reference the bank can be asked about, once the provider has it (§7)."""
+    if not isinstance(details, Mapping) or not isinstance(details.get("type"), str):
+        return ""
+    method = details.get(details["type"])
+    if not isinstance(method, Mapping) or method.get("reference_status") != "available":
+        return ""
+    return _text(method.get("reference"), 80)
+
+
+def _text(value: Any, most: int) -> str:
+    """Foreign text for a column: printable characters, cut; "" for anything else."""
+    return "".join(letter for letter in value if letter.isprintable())[:most] if isinstance(value, str) else ""
+
+
+def failed_call(error: stripe.StripeError, attempt_no: int) -> Refused | NotAccepted | Unknown:
+    """What a failed create amounts to, by status, error type and code; never by the message or `should_retry`."""
+    status = error.http_status
+    said = _error_body(error)
+    kind, code = _text(said.get("type"), 40), _text(said.get("code"), 60)
+    detail, request = _text(said.get("message"), 300), _text(error.request_id, 80)
+    if status is None:
+        return _no_answer(error, attempt_no)
+    if kind == "idempotency_error":
+        return Unknown("idempotency_error", detail, status, request, needs_person=True)
+    if not kind:
+        return Unknown("unreadable_error", "the answer names no error", status, request)
+    match status:
+        case 401 | 403:
+            named = code or ("unauthorized" if status == 401 else "forbidden")
+            # Its message repeats part of the key.
+            said_no = "the provider refused the credential"
+            return NotAccepted(named, said_no, CREDENTIAL_SECONDS, status, request, stops_merchant=True)
+        case 409 if code == "idempotency_key_in_use":
+            return NotAccepted(code, detail, backoff(BUSY_SECONDS, attempt_no), status, request)
+        case 429 if code == "lock_timeout":
+            return NotAccepted(code, detail, backoff(BUSY_SECONDS, attempt_no), status, request)
+        case 429:
+            wait = backoff(RATE_SECONDS, attempt_no)
+            return NotAccepted(code or "rate_limit", detail, wait, status, request)
+        case _ if 400 <= status < 500 and status not in _NOT_ABOUT_THE_REQUEST and kind in _REFUSING_TYPES:
+            return Refused(code or _text(said.get("message_code"), 60) or kind, detail, status, request)
+    return Unknown(code or kind, detail, status, request)
+
+
+def _error_body(error: stripe.StripeError) -> Mapping[str, Any]:
+    body = error.json_body
+    said = body.get("error") if isinstance(body, Mapping) else None
+    return said if isinstance(said, Mapping) else {}
+
+
+def _no_answer(error: stripe.StripeError, attempt_no: int) -> NotAccepted | Unknown:
+    if connection_refused(error):
+        wait = backoff(CLOSED_SECONDS, attempt_no)
+        return NotAccepted("connection_refused", "nothing listens at the provider's address", wait)
+    cause = error.__cause__ or error.__context__ or error
+    return Unknown("no_answer", type(cause).__name__)
+
+
+def connection_refused(error: stripe.StripeError) -> bool:
+    """Whether no connection came about because it was refused: only then did no byte of the request leave.
+
+    A reset, a broken pipe or a time-out on a connection that stood proves nothing.
+    """
+    failed = error.__cause__ or error.__context__
+    if not isinstance(failed, requests.exceptions.ConnectionError) or not failed.args:
+        return False
+    gave_up = failed.args[0]
+    reason = gave_up.reason if isinstance(gave_up, urllib3.exceptions.MaxRetryError) else gave_up
+    return isinstance(reason, urllib3.exceptions.NewConnectionError) and isinstance(
+        reason.__cause__ or reason.__context__, ConnectionRefusedError
+    )
+
+
+def backoff(seconds: tuple[int, int], attempt_no: int) -> int:
+    """Doubling from the first to the most, minus up to half, so that those turned away do not all come back at once."""
+    first, most = seconds
+    whole = min(most, first << min(max(attempt_no - 1, 0), 16))
+    return max(1, round(whole * (1 - random.random() / 2)))  # noqa: S311 - a wait, not a secret

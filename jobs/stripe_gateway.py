@@ -1,0 +1,224 @@
+"""The only module that calls the provider. Its facts are those of stripe 16.1.0 and API 2026-10-28.endive (STRIPE.md).
+
+Every call is one HTTP request (no retries in the SDK, no redirects) to the host of the configuration, outside any
+database transaction (P12). What a failed call amounts to is in `stripe_answers`; only a refusal the provider names
+releases money.
+"""
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import stripe
+from pydantic import SecretStr
+
+from jobs.stripe_amounts import NotSendable, to_provider
+from jobs.stripe_answers import CREDENTIAL_SECONDS, REFUND_REF, Unreadable, failed_call, read_refund
+from jobs.stripe_session import ProviderSession
+from ledger.database import forbid_open_transaction
+from ledger.outbox import SEND_MARGIN_SECONDS
+from ledger.reconciliation import Look
+from ledger.settlement import Confirmed, NotAccepted, Outcome, ProviderRefund, Unknown, mismatch
+
+# Also stops the SDK from writing an id file into the user's folder.
+stripe.enable_telemetry = False
+
+LIST_PAGE: Final = 100
+# A payment has a handful of refunds; a list without end is no list.
+LIST_MOST: Final = 2000
+_PAYMENT_REF: Final = re.compile(r"pi_[A-Za-z0-9_]{1,90}")
+_CHARGE_REF: Final = re.compile(r"(ch|py)_[A-Za-z0-9_]{1,90}")
+_ACCOUNT_REF: Final = re.compile(r"(acct_[A-Za-z0-9]{1,58})?")
+# What the SDK raises on JSON that is no object, on bytes that are no text, and on nesting without end (measured).
+_UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+
+
+class LookFailed(Exception):
+    """The provider could not be asked, or its answer cannot be relied on. It proves nothing: look again later."""
+
+    def __init__(self, code: str, http_status: int | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.http_status = http_status
+
+
+class NoSuchRefund(LookFailed):
+    """The provider has no refund of that id. Ask its list of the payment before believing it."""
+
+
+class TwoRefunds(LookFailed):
+    """The provider shows two refunds of one intent. A person has to look; nothing is adopted or sent."""
+
+
+class NoCredential(LookFailed):
+    """The worker has no key for this merchant's account, or a key of the other mode."""
+
+
+class _Account(Protocol):
+    """Whose key is used: an account of the merchant, a `Look`, or a frozen request's fields as `Account`."""
+
+    @property
+    def account(self) -> str: ...
+    @property
+    def credential(self) -> str: ...
+    @property
+    def livemode(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Account:
+    """A merchant's account at the provider: `credential` names the key, `account` is "" or a connected account."""
+
+    account: str
+    credential: str
+    livemode: bool
+
+
+class StripeGateway:
+    """Refunds at the provider. Safe to use from many threads: each has its own session and client per account."""
+
+    def __init__(
+        self, keys: Mapping[str, SecretStr], base_url: str, connect_seconds: float = 5, read_seconds: float = 30
+    ) -> None:
+        """`base_url` fixes the host. ValueError when a call could outlast the margin kept before a lease ends."""
+        if connect_seconds + 1.5 * read_seconds > SEND_MARGIN_SECONDS:
+            raise ValueError(
+                f"PROVIDER_CONNECT_SECONDS + 1.5 × PROVIDER_READ_SECONDS has to be at most {SEND_MARGIN_SECONDS}:"
+                " a call must be over before another worker may take its refund over"
+            )
+        self._keys = dict(keys)
+        self._base_url = base_url
+        self._timeout = (connect_seconds, read_seconds)
+        self._own = threading.local()
+
+    def refund(self, request: Mapping[str, Any], key: str, attempt_no: int = 1) -> Outcome:
+        """Sends the frozen request of an approved intent under its key; `attempt_no` only lengthens waits.
+
+        Never raises for what the network or the provider does. Raises NetworkInsideTransaction.
+        """
+        forbid_open_transaction()
+        try:
+            params = create_params(request)
+            client = self._client(Account(request["account"], request["credential"], request["livemode"]))
+        except NotSendable as error:
+            return Unknown("not_sendable", str(error), needs_person=True)
+        except NoCredential as error:
+            return NotAccepted(error.code, str(error), CREDENTIAL_SECONDS, stops_merchant=True)
+        try:
+            answer = client.v1.refunds.create(params, {"idempotency_key": key, "max_network_retries": 0})
+            return _confirmed(request, answer)
+        except stripe.StripeError as error:
+            return failed_call(error, attempt_no)
+        except _UNREADABLE as error:
+            return Unknown("unreadable_answer", type(error).__name__)
+
+    def find(self, look: Look) -> ProviderRefund | None:
+        """Our refund in the provider's whole list of the payment, by our id in its metadata; None when it is not there.
+
+        Raises LookFailed when the list could not be read to its end (which is no absence), and TwoRefunds when it holds
+        more than one that stands.
+        """
+        listed = self.list_refunds(look, look.payment_intent_ref)
+        ours = [refund for refund in listed if refund.intent_id == str(look.intent_id)]
+        standing = [refund for refund in ours if refund.status not in ("failed", "canceled")]
+        if len(standing) > 1:
+            raise TwoRefunds("two_refunds")
+        return next(iter(standing or ours), None)
+
+    def list_refunds(self, account: _Account, payment_intent_ref: str) -> list[ProviderRefund]:
+        """Every refund of a payment, newest first, whoever made it. Raises LookFailed."""
+        forbid_open_transaction()
+        if not _PAYMENT_REF.fullmatch(payment_intent_ref):
+            raise LookFailed("no_payment_ref")
+        client = self._client(account)
+        refunds: list[ProviderRefund] = []
+        try:
+            page = client.v1.refunds.list({"payment_intent": payment_intent_ref, "limit": LIST_PAGE})
+            for one in page.auto_paging_iter():
+                refunds.append(read_refund(one))
+                if len(refunds) > LIST_MOST or refunds[-1].payment_intent_ref != payment_intent_ref:
+                    raise LookFailed("list_of_something_else")
+        except stripe.StripeError as error:
+            raise _look_failed(error) from error
+        except _UNREADABLE as error:
+            raise LookFailed("unreadable_list") from error
+        return refunds
+
+    def retrieve(self, account: _Account, refund_ref: str) -> ProviderRefund:
+        """One refund by its id, as it stands now. Raises NoSuchRefund (404), LookFailed."""
+        forbid_open_transaction()
+        if not REFUND_REF.fullmatch(refund_ref):
+            raise LookFailed("no_refund_ref")
+        client = self._client(account)
+        try:
+            found = read_refund(client.v1.refunds.retrieve(refund_ref))
+        except stripe.StripeError as error:
+            if error.http_status == 404:
+                raise NoSuchRefund("no_such_refund", 404) from error
+            raise _look_failed(error) from error
+        except _UNREADABLE as error:
+            raise LookFailed("unreadable_refund") from error
+        if found.refund_ref != refund_ref:
+            raise LookFailed("another_refund")
+        return found
+
+    def _client(self, of: _Account) -> stripe.StripeClient:
+        key = self._keys.get(of.credential)
+        if key is None:
+            raise NoCredential("no_credential")
+        secret = key.get_secret_value()
+        if of.livemode != ("_live_" in secret[:8]) or not _ACCOUNT_REF.fullmatch(of.account):
+            raise NoCredential("credential_of_other_mode")
+        clients: dict[tuple[str, str], stripe.StripeClient] = self._own.__dict__.setdefault("clients", {})
+        client = clients.get((of.credential, of.account))
+        if client is None:
+            connect_seconds, read_seconds = self._timeout
+            session = ProviderSession(whole_answer_seconds=connect_seconds + 1.5 * read_seconds)
+            client = clients[of.credential, of.account] = stripe.StripeClient(
+                secret,
+                stripe_account=of.account or None,
+                base_addresses={"api": self._base_url},
+                max_network_retries=0,
+                http_client=stripe.RequestsClient(timeout=self._timeout, session=session),
+            )
+        return client
+
+
+def create_params(request: Mapping[str, Any]) -> stripe.params.RefundCreateParams:
+    """The body of the create call, the same bytes for the same frozen request. Raises NotSendable.
+
+    The charge is named, not the payment: it is what the person saw and what the answer is compared with.
+    """
+    if not _CHARGE_REF.fullmatch(request["charge"]):
+        raise NotSendable("the capture's charge reference is none of the provider's")
+    return {
+        "charge": request["charge"],
+        "amount": to_provider(int(request["amount_minor"]), request["currency"]),
+        "metadata": dict(request["metadata"]),
+    }
+
+
+def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
+    """Confirmed only when the answer is a refund that matches what was asked for; else a person has to look (S68)."""
+    refund = read_refund(answer)
+    response = answer.last_response
+    status, request_ref = response.code, (response.request_id or "")[:80]
+    if not 200 <= status < 300:
+        raise Unreadable("a refund under a status that is no success")
+    asked = {
+        "amount_minor": int(request["amount_minor"]), "currency": request["currency"], "charge_ref": request["charge"],
+        "intent_id": request["metadata"]["onceback_intent"], "provider_refund_ref": None,
+    }  # fmt: skip
+    wrong = mismatch(asked, refund)  # type: ignore[arg-type]
+    if wrong:
+        return Unknown(
+            "answer_differs", f"{wrong} differs from what was asked for", status, request_ref, needs_person=True,
+            refund_ref=refund.refund_ref, refund_status=refund.status,
+        )  # fmt: skip
+    return Confirmed(refund, status, request_ref)
+
+
+def _look_failed(error: stripe.StripeError) -> LookFailed:
+    return LookFailed(failed_call(error, 1).code, error.http_status)
