@@ -1,0 +1,71 @@
+"""The base of the console's forms: a CSRF token, named fields only, and the key that makes a second submit harmless."""
+
+from typing import Any
+
+from flask import request, session
+from flask_wtf import FlaskForm
+from wtforms import Field, HiddenField, StringField
+from wtforms.validators import Regexp
+
+from ledger.errors import BadInput
+from ledger.ids import uuid7
+
+KEPT = "kept"
+
+
+def new_operation() -> str:
+    """A fresh operation key for a page that offers an act; a second submit of the same page carries the same one."""
+    return uuid7().hex
+
+
+def _stripped(text: str | None) -> str | None:
+    return text.strip() if isinstance(text, str) else text
+
+
+def stripped(field: type[StringField], *args: Any, **options: Any) -> Any:
+    """A text field whose spaces at both ends are not kept. `options` are those of WTForms."""
+    return field(*args, filters=[_stripped], **options)
+
+
+class ConsoleForm(FlaskForm):
+    """A form with `operation`. Fields that it does not name are refused, not ignored (S19)."""
+
+    operation = HiddenField(
+        default=new_operation,
+        validators=[Regexp(r"\A[A-Za-z0-9_-]{16,64}\Z", message="Reload the page, then send the form again.")],
+    )
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        """As WTForms does, and refuses a body that names a field this form does not have, or names one twice."""
+        refuse_unknown({field.name for field in self} | {"csrf_token"}, many=_many(self))
+        return bool(super().validate(extra_validators=extra_validators))
+
+
+def refuse_unknown(names: set[str], many: frozenset[str] = frozenset()) -> None:
+    """Raises BadInput when the submitted form names anything but `names`, or one not in `many` more than once."""
+    for name, values in request.form.lists():
+        if name not in names:
+            raise BadInput(_short(name), "this form has no such field; reload the page, then send the form again")
+        if len(values) > 1 and name not in many:
+            raise BadInput(_short(name), "is given more than once; reload the page, then send the form again")
+
+
+def kept_note() -> str:
+    """What the person had typed when their session ended on this very page; it is handed out once."""
+    kept = session.get(KEPT)
+    if not kept or kept.get("path") != request.path:
+        return ""
+    del session[KEPT]
+    return str(kept["note"])
+
+
+def _many(form: FlaskForm) -> frozenset[str]:
+    return frozenset(field.name for field in form if _takes_many(field))
+
+
+def _takes_many(field: Field) -> bool:
+    return field.type in ("SelectMultipleField", "MultipleFileField", "FieldList")
+
+
+def _short(name: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in name[:40])

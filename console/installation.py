@@ -1,0 +1,28 @@
+"""What one web process holds: its settings, its connections and the key that seals approvals."""
+
+from dataclasses import dataclass, field
+
+from flask import current_app
+from sqlalchemy import Engine
+
+from ledger.seals import Sealer
+from settings import Settings
+
+_NAME = "onceback"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """`sealer` is of the web process only; the engine logs in as onceback_console."""
+
+    settings: Settings
+    engine: Engine = field(repr=False)
+    sealer: Sealer
+
+
+def installed() -> Installation:
+    """The installation of the running app."""
+    found = current_app.extensions[_NAME]
+    if not isinstance(found, Installation):
+        raise TypeError("the app was not made by create_app()")
+    return found

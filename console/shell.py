@@ -1,0 +1,100 @@
+"""What stands around every signed-in page: who, which merchant, the desks this role has, what waits there."""
+
+from typing import Any, Final
+
+from flask import current_app, g, session, url_for
+from sqlalchemy import Connection
+
+from console.access import PERMISSIONS, ROLE_TEXTS, current, reading, stated
+from ledger import caps
+from ledger.queries.counts import MOST_COUNTED, desk_counts
+
+# Key of the templates' `shell.links` to the endpoint behind it; one that is not there, or not allowed, is not shown.
+LINKS: Final = {
+    "queue": "queue.index",
+    "unknown": "unknown.index",
+    "caps": "caps.index",
+    "people": "people.index",
+    "counter": "counter.index",
+    "goods_in": "goods_in.index",
+    "sessions": "sessions.index",
+    "sign_out": "sign_in.sign_out",
+    "search": "queue.search",
+    "next_case": "queue.next_case",
+}
+
+
+def shell(*, whole: bool = True) -> dict[str, Any]:
+    """The `shell` of base.html. With `whole` false, for a fragment, nothing is read and the status message stays."""
+    person = g.person
+    return {
+        "shop_name": current.merchant_name,
+        "zone": zone_word(current.zone),
+        "zone_key": current.zone,
+        "now": person.now,
+        "test_money": not current.livemode,
+        "person": {
+            "name": person.name,
+            "initials": initials(person.name),
+            "role_text": ROLE_TEXTS[current.role],
+            "theme": person.theme,
+            "keys": person.shortcuts,
+        },
+        "links": _links(),
+        "session": _session(),
+        "status": session.pop("status", None) if whole else None,
+        **(_figures() if whole else {"counts": {}, "cap_text": ""}),
+    }
+
+
+def initials(name: str) -> str:
+    """At most two letters: the first of the first and of the last word."""
+    words = [word for word in name.split() if word[0].isalnum()]
+    return "".join(word[0] for word in (words if len(words) < 2 else [words[0], words[-1]])).upper()
+
+
+def zone_word(zone: str) -> str:
+    """ "Europe/Berlin" as one word, "Berlin"."""
+    return zone.rsplit("/", 1)[-1].replace("_", " ")
+
+
+def first_desk() -> str | None:
+    """The address of the first desk of this role, for the page after sign-in."""
+    links = _links()
+    return next((links[key] for key in ("queue", "people", "caps", "sessions") if key in links), None)
+
+
+def _links() -> dict[str, str]:
+    return {key: url_for(endpoint) for key, endpoint in LINKS.items() if _allowed(endpoint)}
+
+
+def _allowed(endpoint: str) -> bool:
+    view = current_app.view_functions.get(endpoint)
+    said = stated(view) if view else None
+    return said is not None and said.kind == "permission" and current.role in PERMISSIONS[said.text]
+
+
+def _session() -> dict[str, Any] | None:
+    seconds = int((g.person.ends_at - g.person.now).total_seconds())
+    return {"seconds_left": max(seconds, 0), "stay_url": url_for("sessions.stay")}
+
+
+def _figures() -> dict[str, Any]:
+    if getattr(g, "db", None) is not None:
+        return _read(g.db)
+    with reading() as db:
+        return _read(db)
+
+
+def _read(db: Connection) -> dict[str, Any]:
+    counts = desk_counts(db, current.merchant_id) if current.may("see_cases") else {}
+    shown = {key: str(n) if n <= MOST_COUNTED else f"{MOST_COUNTED}+" for key, n in counts.items() if n}
+    return {"counts": shown, "cap_text": _cap_text(db) if current.may("see_caps") else ""}
+
+
+def _cap_text(db: Connection) -> str:
+    found = [cap for cap in caps.today(db, current.merchant_id) if cap.limit_minor]
+    if not found:
+        return ""
+    fullest = max(found, key=lambda cap: cap.used_minor * 1000 // cap.limit_minor)
+    return f"{fullest.currency} cap {fullest.used_minor * 100 // fullest.limit_minor} % spoken for"
