@@ -1,0 +1,130 @@
+"""What every job is given, and the few things all of them do: list merchants, wait out a busy database, run in threads."""
+
+import contextvars
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ParamSpec, Self, TypeVar
+from uuid import UUID
+
+import stamina
+import stamina.instrumentation
+from sqlalchemy import Engine
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from jobs.liveness import Liveness
+from jobs.stripe_gateway import StripeGateway
+from ledger.database import WORKER_STATEMENT_SECONDS, connect, rows, transaction
+from ledger.seals import SealVerifier
+from settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Counts = Counter[str]
+
+# A lock held too long, a deadlock, a lost race, a server that restarts: the same transaction may succeed in a moment.
+BUSY = (OperationalError, InterfaceError, PoolTimeout)
+# Long enough for a server to restart, short enough that a call's result is written well inside its lease.
+PATIENCE_SECONDS = 15
+
+# Its default would log the arguments of what is tried again.
+stamina.instrumentation.set_on_retry_hooks([])
+
+
+class ChargeLocks:
+    """One call at a time per charge in this process: two at once would be turned away with `lock_timeout` (STRIPE.md §6)."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def holding(self, charge: str) -> Iterator[None]:
+        """Waits for whoever calls about this charge."""
+        with self._guard:
+            lock, waiting = self._locks.get(charge, (threading.Lock(), 0))
+            self._locks[charge] = (lock, waiting + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop(charge)
+                if waiting > 1:
+                    self._locks[charge] = (lock, waiting - 1)
+
+
+@dataclass
+class Worker:
+    """One worker process. `in_flight` is in calls; `consistency_seconds` is how late the provider's lists may be."""
+
+    engine: Engine
+    gateway: StripeGateway
+    liveness: Liveness
+    verifier: SealVerifier
+    in_flight: int = 16
+    consistency_seconds: int = 60
+    stopping: threading.Event = field(default_factory=threading.Event)
+    charges: ChargeLocks = field(default_factory=ChargeLocks)
+
+    def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(self.in_flight, thread_name_prefix="call")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets calls under way end and be recorded, then gives back threads, lock and connections."""
+        self.stopping.set()
+        self._threads.shutdown(wait=True)
+        self.liveness.close()
+        self.engine.dispose()
+
+    def merchants(self) -> list[UUID]:
+        """Every merchant, in another order each time, so that several workers do not meet at each of them."""
+        with transaction(self.engine) as db:
+            found = [row["id"] for row in rows(db, "SELECT id FROM merchants")]
+        random.shuffle(found)
+        return found
+
+    def in_thread(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Runs a call in one of the threads; it sees an open transaction of its caller, so P12 holds across threads."""
+        context = contextvars.copy_context()
+        return self._threads.submit(lambda: context.run(call, *args, **kwargs))
+
+    def patiently(self, transact: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs one transaction, again while the database is busy or away. Raises what it raises in the end."""
+        for attempt in stamina.retry_context(
+            on=BUSY, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=0.05, wait_max=2
+        ):
+            with attempt:
+                return transact(*args, **kwargs)
+        raise AssertionError("the last try raises")
+
+
+@contextmanager
+def running_worker(settings: Settings) -> Iterator[Worker]:
+    """A worker of this configuration whose lock is held. Raises ValueError for a seal key or time-out that cannot be."""
+    gateway = StripeGateway(
+        settings.provider_keys, settings.provider_base_url, settings.provider_connect_seconds, settings.provider_read_seconds
+    )  # fmt: skip
+    verifier = SealVerifier(list(settings.seal_public_keys))
+    url = settings.database_url.get_secret_value()
+    engine = connect(
+        url, pool_size=settings.worker_pool_size, statement_seconds=WORKER_STATEMENT_SECONDS, name="worker"
+    )  # fmt: skip
+    with (
+        Liveness(url) as liveness,
+        Worker(
+            engine, gateway, liveness, verifier, settings.submitter_in_flight, settings.consistency_seconds
+        ) as worker,
+    ):  # fmt: skip
+        yield worker
