@@ -19,7 +19,6 @@ from sandbox.wire import Reply, Request
 from sandbox.wishes import Wishes
 
 _FAULT_FIELDS = ("account", "kind", "method", "path", "payment_intent", "charge", "count", "skip", "options")
-_MOST_CALLS = 10_000
 
 
 class Control:
@@ -91,7 +90,7 @@ class Control:
     def requests(self, asked: Wishes) -> Any:
         """``account``, ``method``, ``path`` (prefix), ``key``, ``limit`` → calls in the order of arrival."""
         matching = {name: asked.get(name) for name in ("method", "path", "key")}
-        limit = wishes.whole(asked, "limit", 1) or _MOST_CALLS
+        limit = wishes.whole(asked, "limit", 1)
         calls = self.provider.journal.listed(self._account(asked), **matching, limit=limit)
         return {"requests": calls, "count": len(calls)}
 

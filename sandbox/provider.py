@@ -5,10 +5,7 @@ key → door (rate limits, outages) → idempotency → parameters → the charg
 
 import base64
 import binascii
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sandbox import errors, refunds
@@ -21,6 +18,7 @@ from sandbox.forms import checked, decode
 from sandbox.idempotency import Kept, Keys, fingerprint
 from sandbox.ids import new_id
 from sandbox.journal import Entry, Journal
+from sandbox.locks import ObjectLocks, Rates
 from sandbox.operations import Operation, operation
 from sandbox.render import compact
 from sandbox.replies import at_the_door, spoil, state_options
@@ -28,31 +26,6 @@ from sandbox.store import Store
 from sandbox.wire import Reply, Request
 
 VERSION = "2026-10-28.endive"
-
-
-class ObjectLocks:
-    """Which payments a call holds right now."""
-
-    def __init__(self) -> None:
-        self._freed = threading.Condition()
-        self._held: set[str] = set()
-
-    @contextmanager
-    def holding(self, name: str | None, wait_seconds: float) -> Iterator[None]:
-        """Hold an object; raises 429 ``lock_timeout`` when another call holds it all through the wait."""
-        if name is None:
-            yield
-            return
-        with self._freed:
-            if not self._freed.wait_for(lambda: name not in self._held, wait_seconds):
-                raise errors.lock_timeout()
-            self._held.add(name)
-        try:
-            yield
-        finally:
-            with self._freed:
-                self._held.discard(name)
-                self._freed.notify_all()
 
 
 class Exchange:
@@ -97,6 +70,7 @@ class Provider:
         self.journal = Journal(store)
         self.keys = Keys(store)
         self.locks = ObjectLocks()
+        self.rates = Rates()
 
     def answer(self, request: Request) -> Reply:
         """Answer one call and write it into the journal."""
@@ -127,6 +101,9 @@ class Provider:
             if fault:
                 reply = at_the_door(fault, exchange.key)
                 return Reply(reply.status, reply.body, exchange.headers() | reply.headers, reply.lost)
+            most = int(self.store.settings["refunds_per_second"])
+            if most and served.run is refunds.create:
+                self.rates.count(call.account, most)
             reply = self._with_key(exchange, served, call)
         except ProviderError as error:
             exchange.words.append(error.error.get("code") or error.error["type"])

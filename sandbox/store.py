@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "idempotency_age_seconds": 24 * 3600,  # §3: kept at least a day, then pruned
     "lock_wait_seconds": 0.5,
     "latency_ms": 0,
+    "refunds_per_second": 0,  # §6: Stripe takes 25 a second of an account; 0 does not count
     "list_lag_seconds": 0,
     "webhooks_paused": False,
     "webhooks_copies": 1,
