@@ -1,0 +1,160 @@
+"""Small orders and cases for the tests of the pure engine, and a shop that returns and pays them one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ledger.allocation import Allocation, allocate
+from ledger.entitlement import Entitlement, derive
+from ledger.entitlement_check import check
+from ledger.entitlement_facts import (
+    Allowance,
+    CaptureState,
+    CasePayment,
+    CaseUnits,
+    Evidence,
+    Inspected,
+    PolicyTerms,
+    PriorClaim,
+    Priors,
+    Received,
+)
+from ledger.order_document import parse_order
+from ledger.order_facts import OrderFacts
+
+NOON = datetime(2026, 5, 13, 12, tzinfo=UTC)
+
+TERMS = PolicyTerms("nord-base", 3, refund_trigger="received", manager_from_minor={"EUR": 25000})
+
+
+def line(number: int, price: int = 0, quantity: int = 1, **facts: Any) -> dict[str, Any]:
+    """A goods line L<number> at `price` minor units each, untaxed unless `facts` say so."""
+    named = {"line_ref": f"L{number}", "position": number, "kind": "goods", "sku": f"SKU-{number}", "title": "Thing"}
+    return named | {"quantity": quantity, "unit_price_minor": price, "tax_minor": 0} | facts
+
+
+def capture(ref: str, minor: int, currency: str = "EUR", **facts: Any) -> dict[str, Any]:
+    named = {"capture_ref": ref, "tender": "card", "currency": currency, "captured_at": "2026-04-20T18:02:30Z"}
+    return named | {"captured_minor": minor} | facts
+
+
+def document(lines: Sequence[dict[str, Any]], total: int, **facts: Any) -> dict[str, Any]:
+    """An order document over `lines`, captured once in full unless `facts` name captures."""
+    currency = facts.get("currency", "EUR")
+    return {
+        "external_ref": "A-20417",
+        "currency": currency,
+        "total_minor": total,
+        "placed_at": "2026-04-20T18:02:11Z",
+        "zone": "Europe/Berlin",
+        "region": "DE",
+        "channel": "web",
+        "price_mode": "inclusive",
+        "customer": {"external_ref": "c_881", "name": "Ilse Brandt"},
+        "lines": list(lines),
+        "captures": [capture("c1", total, currency)] if total else [],
+    } | facts
+
+
+def order(lines: Sequence[dict[str, Any]], total: int, **facts: Any) -> OrderFacts:
+    return parse_order(json.dumps(document(lines, total, **facts)))
+
+
+def allocated(lines: Sequence[dict[str, Any]], total: int, **facts: Any) -> Allocation:
+    return allocate(order(lines, total, **facts))
+
+
+def state(ref: str, minor: int, **facts: Any) -> CaptureState:
+    """A capture of `minor` in the order's currency, nothing of it refunded unless `facts` say so."""
+    known = {"tender": "card", "currency": "EUR", "order_minor": minor, "available_minor": minor}
+    return CaptureState(capture_id=ref, captured_minor=minor, **(known | facts))
+
+
+def units(*claimed: tuple[str, int, int]) -> tuple[CaseUnits, ...]:
+    return tuple(CaseUnits(*claim) for claim in claimed)
+
+
+def received(*booked: tuple[str, int]) -> tuple[Received, ...]:
+    return tuple(Received(*row) for row in booked)
+
+
+def inspected(*graded: tuple[str, int, int, str]) -> tuple[Inspected, ...]:
+    return tuple(Inspected(*row) for row in graded)  # type: ignore[arg-type]
+
+
+def back(*claimed: tuple[str, int, int], case: str = "R-1") -> Evidence:
+    """A case whose units all arrived."""
+    counts: dict[str, int] = {}
+    for line_id, a, b in claimed:
+        counts[line_id] = counts.get(line_id, 0) + b - a
+    return Evidence(case, units(*claimed), received(*counts.items()))
+
+
+def entitled(
+    allocation: Allocation,
+    evidence: Evidence,
+    captures: Iterable[CaptureState] | None = None,
+    terms: PolicyTerms = TERMS,
+    **priors: Any,
+) -> Entitlement:
+    """Derive, and have the checker accept the record."""
+    if captures is None:
+        captures = [state("c1", allocation.total_minor, currency=allocation.currency)]
+    entitlement = derive(allocation, evidence, Priors(tuple(captures), **priors), terms, NOON)
+    assert check(entitlement.record) == []
+    return entitlement
+
+
+@dataclass
+class Shop:
+    """One order whose returns are derived and paid one after the other; the checker sees each record."""
+
+    allocation: Allocation
+    captures: list[CaptureState]
+    terms: PolicyTerms = TERMS
+    allowances: list[Allowance] = field(default_factory=list)
+    claims: dict[str, list[PriorClaim]] = field(default_factory=dict)
+    paid: dict[str, list[CasePayment]] = field(default_factory=dict)
+    tax: dict[str, int] = field(default_factory=dict)
+
+    def priors(self, case: str) -> Priors:
+        others = [claim for name, claims in self.claims.items() if name != case for claim in claims]
+        return Priors(tuple(self.captures), tuple(others), tuple(self.allowances), tuple(self.paid.get(case, ())))
+
+    def derive(self, evidence: Evidence) -> Entitlement:
+        entitlement = derive(self.allocation, evidence, self.priors(evidence.case_ref), self.terms, NOON)
+        assert check(entitlement.record) == []
+        return entitlement
+
+    def take_back(self, evidence: Evidence) -> Entitlement:
+        """Derive a case and pay what is payable now."""
+        entitlement, case = self.derive(evidence), evidence.case_ref
+        amounts = {line["ref"]: line for line in entitlement.record["lines"]}
+        self.claims[case] = [PriorClaim(case, line_id, a, b, 0) for line_id, a, b in entitlement.record["units"]] + [
+            PriorClaim(case, row["line"], 0, 0, row["minor"]) for row in amounts.values()
+        ]
+        self.tax[case] = entitlement.tax_minor
+        for draw in entitlement.draws:
+            self.paid.setdefault(case, []).append(CasePayment(draw.capture_id, draw.order_minor, draw.minor))
+            self.captures = [
+                replace(
+                    held,
+                    available_minor=held.available_minor - draw.minor,
+                    drawn_order_minor=held.drawn_order_minor + draw.order_minor,
+                )
+                if held.capture_id == draw.capture_id
+                else held
+                for held in self.captures
+            ]
+        return entitlement
+
+    def paid_minor(self) -> int:
+        return sum(payment.order_minor for payments in self.paid.values() for payment in payments)
+
+
+def captured_once(allocation: Allocation) -> list[CaptureState]:
+    return [state("c1", allocation.total_minor, currency=allocation.currency, step_minor=allocation.step_minor)]
