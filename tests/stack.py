@@ -87,6 +87,11 @@ class Stack:
     def engine(self, role: str) -> Engine:
         return {OWNER: self.owner, CONSOLE: self.console, WORKER: self.worker}[role]
 
+    def engine_as(self, role: str, password: str) -> Engine:
+        """An engine of a role that only one test has; the caller disposes of it."""
+        url = make_url(self.admin_url).set(username=role, password=password)
+        return connect(url.render_as_string(hide_password=False), pool_size=1, name="test-role")
+
     def admin(self) -> psycopg.Connection:
         """A connection of the administrator, whom no policy binds: for walking the catalogue and for reading all."""
         return psycopg.connect(self.admin_url, autocommit=True)
