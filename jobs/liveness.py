@@ -8,14 +8,20 @@ has a new id and a new lock.
 import secrets
 import threading
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, LiteralString, Self
+from uuid import UUID
 
 import psycopg
 from sqlalchemy.engine import make_url
 
 # The lock is asked about at most this often; a call that starts within it still ends long before a takeover could send.
 CHECK_SECONDS: Final = 0.5
+# First half of the locks of the inbox; ids of workers are locks of the other kind, of one bigint.
+INBOX_LOCKS: Final = 7_302_191
 _OPTIONS: Final = "-c statement_timeout=5000 -c lock_timeout=2000 -c timezone=UTC -c idle_session_timeout=0"
 
 
@@ -76,6 +82,27 @@ class Liveness:
         except psycopg.OperationalError:
             return False
         return True
+
+    @contextmanager
+    def singleton(self, merchant_id: UUID) -> Iterator[bool]:
+        """Yields whether this worker is now the only one at a merchant's inbox; never waits for the one that is."""
+        taken = self._ask("SELECT pg_try_advisory_lock(%s, %s)", merchant_id)
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._ask("SELECT pg_advisory_unlock(%s, %s)", merchant_id)
+
+    def _ask(self, sql: LiteralString, merchant_id: UUID) -> bool:
+        with self._guard:
+            if self._connection is None:
+                return False
+            try:
+                row = self._connection.execute(sql, (INBOX_LOCKS, zlib.crc32(merchant_id.bytes) - 2**31)).fetchone()
+            except psycopg.Error:
+                self._let_go()
+                return False
+        return row is not None and bool(row[0])
 
     def close(self) -> None:
         """Gives the lock back. What was under way under its id then belongs to whoever looks first."""
