@@ -133,13 +133,17 @@ def server_error(status: int = 500, *, kept: bool = True) -> ProviderError:
     )
 
 
+def amount_digits(amount_minor: int, currency: str) -> str:
+    """``1,000.00``, ``500``: minor units with the currency's decimals."""
+    if currency in ZERO_DECIMAL:
+        return f"{amount_minor:,}"
+    places = 3 if currency in THREE_DECIMAL else 2
+    whole, rest = divmod(amount_minor, 10**places)
+    return f"{whole:,}.{rest:0{places}d}"
+
+
 def amount_text(amount_minor: int, currency: str) -> str:
     """``$10.00``, ``¥500``, ``10.00 sek``: how Stripe writes money in its messages."""
-    if currency in ZERO_DECIMAL:
-        number = str(amount_minor)
-    else:
-        places = 3 if currency in THREE_DECIMAL else 2
-        whole, rest = divmod(amount_minor, 10**places)
-        number = f"{whole:,}.{rest:0{places}d}"
+    number = amount_digits(amount_minor, currency)
     sign = _SIGNS.get(currency)
     return f"{sign}{number}" if sign else f"{number} {currency}"

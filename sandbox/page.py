@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from sandbox import money
-from sandbox.errors import amount_text
+from sandbox.errors import amount_digits
 from sandbox.faults import KINDS, Fault
 from sandbox.provider import Provider
 from sandbox.webhooks import Webhooks
@@ -23,7 +23,8 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; vertical-align: top;
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } code { font-size: .85rem; }
 form { margin: .5rem 0; } form.row { display: flex; flex-wrap: wrap; gap: .75rem; align-items: end; }
 label { display: flex; flex-direction: column; font-size: .85rem; } input, select { font: inherit; padding: .2rem; }
-button { font: inherit; padding: .25rem .8rem; } td form { display: inline; margin: 0; } .wide { overflow-x: auto; }
+button { font: inherit; padding: .25rem .8rem; } td form { display: inline-block; margin: 0 .4rem .25rem 0; }
+td button { font-size: .85rem; padding: 0 .5rem; } .wide { overflow-x: auto; }
 """
 _SHOWN_PAYMENTS, _SHOWN_CALLS = 20, 40
 
@@ -49,6 +50,7 @@ def show(provider: Provider, webhooks: Webhooks) -> Reply:
     with store.read() as db:
         sums = money.totals(db, None)
         newest = money.newest(db, _SHOWN_PAYMENTS)
+        disputes = db.execute("select * from disputes order by seq desc limit ?", (_SHOWN_PAYMENTS,)).fetchall()
     now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(store.now()))
     sections = [
         "<h1>Sandbox provider</h1>",
@@ -56,11 +58,20 @@ def show(provider: Provider, webhooks: Webhooks) -> Reply:
         _sums(sums),
         _faults(provider.faults.waiting()),
         _payments(newest),
+        _disputes(disputes),
         _clock_and_webhooks(store.settings, webhooks),
         _calls(provider.journal.listed(limit=_SHOWN_CALLS)),
         _form("reset", "<button>Forget everything</button>"),
     ]
     return _page("Sandbox provider", "".join(sections))
+
+
+def _amount(amount_minor: int, currency: str) -> str:
+    return f"{amount_digits(amount_minor, currency)}&nbsp;{escape(currency.upper())}"
+
+
+def _hidden(name: str, value: object) -> str:
+    return f'<input type="hidden" name="{name}" value="{escape(str(value), quote=True)}">'
 
 
 def _form(action: str, inside: str, style: str = "") -> str:
@@ -91,9 +102,9 @@ def _sums(sums: list[dict[str, Any]]) -> str:
         [
             one["currency"].upper(),
             str(one["payments"]),
-            escape(amount_text(one["captured"], one["currency"])),
+            _amount(one["captured"], one["currency"]),
             str(one["refunds"]),
-            escape(amount_text(one["refunded"], one["currency"])),
+            _amount(one["refunded"], one["currency"]),
         ]
         for one in sums
     ]
@@ -106,17 +117,17 @@ def _payments(payments: list[dict[str, Any]]) -> str:
     rows = []
     for one in payments:
         refunds = "".join(
-            f"<div><code>{escape(refund['id'])}</code> {escape(amount_text(refund['amount'], one['currency']))} "
+            f"<div><code>{escape(refund['id'])}</code> {_amount(refund['amount'], one['currency'])} "
             f"{escape(refund['status'])} {_refund_buttons(refund)}</div>"
             for refund in one["refunds"]
         )
-        hidden = f'<input type="hidden" name="payment_intent" value="{escape(one["payment_intent"])}">'
+        hidden = _hidden("payment_intent", one["payment_intent"])
         acts = (
             _form("refunds", f"{hidden}<button>Refund at the dashboard</button>")
             + _form("disputes", f"{hidden}<button>Dispute</button>")
-            + _form("disputes", f'{hidden}<input type="hidden" name="inquiry" value="true"><button>Inquiry</button>')
+            + _form("disputes", f"{hidden}{_hidden('inquiry', 'true')}<button>Inquiry</button>")
         )
-        captured = escape(amount_text(one["captured"], one["currency"]))
+        captured = _amount(one["captured"], one["currency"])
         rows.append([f"<code>{escape(one['payment_intent'])}</code>", captured, refunds or "none", acts])
     title = f"<h2>Payments (newest {_SHOWN_PAYMENTS})</h2>"
     new = _form(
@@ -131,16 +142,30 @@ def _payments(payments: list[dict[str, Any]]) -> str:
 
 
 def _refund_buttons(refund: dict[str, Any]) -> str:
-    moves = {"pending": ("succeeded", "failed", "canceled"), "succeeded": ("failed", "canceled")}
-    moves["requires_action"] = moves["pending"]
+    moves = {"settle": "succeeded", "fail": "failed", "cancel": "canceled"}
+    if refund["status"] == "succeeded":
+        del moves["settle"]
+    if refund["status"] in ("failed", "canceled"):
+        return ""
     return "".join(
-        _form(
-            "refunds/status",
-            f'<input type="hidden" name="refund" value="{escape(refund["id"])}">'
-            f'<input type="hidden" name="status" value="{status}"><button>{status}</button>',
-        )
-        for status in moves.get(refund["status"], ())
+        _form("refunds/status", f"{_hidden('refund', refund['id'])}{_hidden('status', status)}<button>{verb}</button>")
+        for verb, status in moves.items()
     )
+
+
+def _disputes(disputes: list[Any]) -> str:
+    rows = []
+    for one in disputes:
+        ends = ("warning_closed",) if one["inquiry"] else ("won", "lost")
+        over = one["status"] in ("warning_closed", "won", "lost")
+        buttons = [
+            _form("disputes/close", f"{_hidden('dispute', one['id'])}{_hidden('outcome', end)}<button>{end}</button>")
+            for end in (() if over else ends)
+        ]
+        names = [f"<code>{escape(one[name])}</code>" for name in ("id", "payment_intent")]
+        rows.append([*names, _amount(one["amount"], one["currency"]), escape(one["status"]), "".join(buttons)])
+    heads = ["Dispute", "Payment", "Amount|", "Status", "End it"]
+    return "<h2>Disputes</h2>" + _table(heads, rows, "No payment is disputed.")
 
 
 def _faults(waiting: list[Fault]) -> str:
@@ -171,7 +196,7 @@ def _faults(waiting: list[Fault]) -> str:
             escape(f"{fault.method or 'any'} {fault.path or '/'}"),
             escape(fault.payment_intent or fault.charge or "any"),
             escape(", ".join(f"{name}={value}" for name, value in fault.options.items())),
-            _form("faults/drop", f'<input type="hidden" name="seq" value="{fault.seq}"><button>Drop</button>'),
+            _form("faults/drop", f"{_hidden('seq', fault.seq)}<button>Drop</button>"),
         ]
         for fault in waiting
     ]
@@ -196,9 +221,17 @@ def _clock_and_webhooks(settings: dict[str, Any], webhooks: Webhooks) -> str:
         [[f"<code>{one['account']}</code>", escape(one["url"])] for one in webhooks.endpoints()],
         "No webhook endpoint is set.",
     )
+    told = _form(
+        "endpoints",
+        _field("account", "Key or account", value="sk_test_sandbox")
+        + _field("url", "Address", "url")
+        + _field("secret", "Signing secret")
+        + "<button>Send events there</button>",
+        "row",
+    )
     owed = len(webhooks.deliveries("waiting"))
     hurry = _form("deliveries/now", f"<button>Deliver {owed} waiting now</button>")
-    return f"<h2>Clock, settings and webhooks</h2>{clock}{changed}{endpoints}{hurry}"
+    return f"<h2>Clock, settings and webhooks</h2>{clock}{changed}{endpoints}{told}{hurry}"
 
 
 def _calls(calls: list[dict[str, Any]]) -> str:

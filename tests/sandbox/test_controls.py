@@ -189,8 +189,8 @@ def test_the_page_shows_money_calls_and_faults_without_scripts(shop: Shop, sandb
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
     page = answer.text
     assert payment.id in page
-    assert "€12.34" in page
-    assert "€2.34" in page
+    assert "12.34&nbsp;EUR" in page
+    assert "2.34&nbsp;EUR" in page
     assert "reset=True" in page
     assert "&lt;key&gt;" in page
     assert "<script" not in page

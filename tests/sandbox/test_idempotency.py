@@ -104,7 +104,11 @@ def test_an_executed_400_is_kept(shop: Shop, amount: int) -> None:
     assert (again.http_status, replayed(again)) == (400, True)
 
 
-@pytest.mark.parametrize("wrong", [{"speed": "high"}, {"amount": "ten"}, {"reason": "whim"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"speed": "high"}, {"amount": "ten"}, {"reason": "whim"}, {"expand": ["colour"]}, {"charge": "ch_3"}],
+    ids=str,
+)
 def test_a_request_that_was_not_valid_leaves_its_key_usable(
     shop: Shop, sandbox: Running, wrong: dict[str, Any]
 ) -> None:
