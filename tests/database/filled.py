@@ -1,0 +1,86 @@
+"""A merchant with at least one row in every table that has merchants' rows."""
+
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from ledger.database import run, transaction
+from ledger.ids import uuid7
+from tests.database import rows as put
+from tests.orders import TEE, sha256
+from tests.stack import Stack
+from tests.world import World
+
+TENANT_TABLES = """
+    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'merchant_id'
+    WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace ORDER BY c.relname
+"""
+
+
+def fill(stack: Stack, world: World) -> None:
+    """Writes the rows as the owner, pinned to the merchant; an intent in every state is among them."""
+    with transaction(stack.owner, world.merchant_id) as db:
+        intents = {state: put.bring(db, world, state, 100) for state in put.PATHS}
+        _beside_a_case(db, world, intents["proposed"].case_id)
+        _of_the_workers(db, world, intents["succeeded"])
+        put.claim(db, intents["succeeded"], world.order.lines[TEE], 100)
+        run(
+            db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
+            " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",
+            m=world.merchant_id, id=uuid7(), day=put.TODAY, who=world.mara.staff_id,
+        )  # fmt: skip
+        run(
+            db, "INSERT INTO idempotency_keys (merchant_id, scope, key, body_digest, status, answer)"
+            " VALUES (:m, 'token:chat', 'k', :digest, 201, '{}')", m=world.merchant_id, digest=sha256(b"body"),
+        )  # fmt: skip
+        run(
+            db, "INSERT INTO order_conflicts (merchant_id, conflict_id, order_id, facts, facts_digest)"
+            " VALUES (:m, :id, :o, '{}', :digest)",
+            m=world.merchant_id, id=uuid7(), o=world.order.order_id, digest=sha256(b"other facts"),
+        )  # fmt: skip
+
+
+def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
+    put.hold_units(db, world, case_id, "[0,1)")
+    names = {
+        "m": world.merchant_id,
+        "c": case_id,
+        "id": uuid7(),
+        "who": world.chat.actor,
+        "line": world.order.lines[TEE],
+    }
+    run(
+        db, "INSERT INTO conversations (merchant_id, conversation_id, case_id, channel, reference, actor, joined)"
+        " VALUES (:m, :id, :c, 'chat', 'thread-1', :who, false)", **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO evidence (merchant_id, evidence_id, case_id, number, kind, line_id, count, channel, actor)"
+        " VALUES (:m, :id, :c, 1, 'announced', :line, 1, 'chat', :who)", **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO photos (merchant_id, photo_id, case_id, caption, content_type, sha256, original_sha256, content,"
+        " actor) VALUES (:m, :id, :c, 'the seam', 'image/png', :digest, :digest, 'x', :who)",
+        digest=sha256(b"x"), **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO notes (merchant_id, note_id, case_id, staff_id, text) VALUES (:m, :id, :c, :staff, 'seen')",
+        staff=world.priya.staff_id, **names,
+    )  # fmt: skip
+
+
+def _of_the_workers(db: Connection, world: World, intent: put.Intent) -> None:
+    names = {"m": world.merchant_id, "i": intent.intent_id, "id": uuid7()}
+    run(
+        db, "INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until) VALUES (:m, :i, 1, 7, now())",
+        **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, recorded_by)"
+        " VALUES (:m, :i, 1, 'confirmed', 7)", **names,
+    )  # fmt: skip
+    run(db, "INSERT INTO looks (merchant_id, look_id, intent_id, found) VALUES (:m, :id, :i, 'ours')", **names)
+    run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, text) VALUES (:m, :id, 'test', 'look')", **names)
+    run(
+        db, "INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, created_at, body_digest)"
+        " VALUES (:m, 'evt_1', 'refund.updated', 're_1', now(), :digest)", digest=sha256(b"body"), **names,
+    )  # fmt: skip
