@@ -59,7 +59,7 @@ def rounding(work: Working) -> Iterator[Piece]:
         for line in goods_lines:
             for a, b in work.units.get(line.line_id, ()):
                 low, high = (before + cut(line.gross_minor, line.quantity, k, _step(work)) for k in (a, b))
-                shares.append(["sub", ["peel", fee.gross_minor, whole, high], ["peel", fee.gross_minor, whole, low]])
+                shares.append(["sub", ["scale", fee.gross_minor, whole, high], ["scale", fee.gross_minor, whole, low]])
             before += line.gross_minor
         expr: Expr = ["sum", ["int", 0], *shares] if whole else ["int", 0]
         yield _untaxed("fees.rounding", fee, "rounding of the order, with these goods", expr)

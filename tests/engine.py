@@ -70,7 +70,7 @@ def allocated(lines: Sequence[dict[str, Any]], total: int, **facts: Any) -> Allo
 
 def state(ref: str, minor: int, **facts: Any) -> CaptureState:
     """A capture of `minor` in the order's currency, nothing of it refunded unless `facts` say so."""
-    known = {"tender": "card", "currency": "EUR", "order_minor": minor, "available_minor": minor}
+    known: dict[str, Any] = {"tender": "card", "currency": "EUR", "order_minor": minor, "available_minor": minor}
     return CaptureState(capture_id=ref, captured_minor=minor, **(known | facts))
 
 

@@ -85,19 +85,19 @@ def test_two_coupons_that_round_alike_never_push_a_line_below_zero() -> None:
 
 
 def test_stated_rates_compute_the_tax_once_and_net_is_the_rest() -> None:
-    rate = {"tax_minor": None, "taxes": [{"code": "VAT", "rate_ppm": 240_000}]}
+    rate: dict[str, Any] = {"tax_minor": None, "taxes": [{"code": "VAT", "rate_ppm": 240_000}]}
     found = allocated([line(1, 210, **rate), line(2, 210, **rate)], 420).lines
     assert [(one.gross_minor, one.tax_minor, one.net_minor) for one in found] == [(210, 41, 169), (210, 41, 169)]
 
 
 def test_a_rate_on_prices_without_tax_is_added_to_them() -> None:
-    rate = {"tax_minor": None, "taxes": [{"code": "VAT", "rate_ppm": 210_000}]}
+    rate: dict[str, Any] = {"tax_minor": None, "taxes": [{"code": "VAT", "rate_ppm": 210_000}]}
     found = allocated([line(1, 750, **rate)], 908, price_mode="exclusive").lines[0]
     assert (found.gross_minor, found.net_minor, found.tax_minor) == (908, 750, 158)
 
 
 def test_an_inclusive_discount_never_meets_the_tax_twice() -> None:
-    cut = {"tax_minor": None, "taxes": [{"code": "GB-20", "rate_ppm": 200_000}]}
+    cut: dict[str, Any] = {"tax_minor": None, "taxes": [{"code": "GB-20", "rate_ppm": 200_000}]}
     found = allocated([line(1, 12_000, discounts=[{"id": "club", "minor": 1200}], **cut)], 10_800).lines[0]
     assert (found.gross_minor, found.net_minor, found.tax_minor) == (10_800, 9000, 1800)
 
