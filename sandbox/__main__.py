@@ -16,9 +16,15 @@ from sandbox.wire import Reply, Request, Server
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
+def _port(word: str) -> int:
+    if not word.isdigit() or int(word) > 65_535:
+        raise argparse.ArgumentTypeError(f"{word} is no port; give a number from 0 to 65535")
+    return int(word)
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="sandbox", description="A local Stripe-compatible server.")
-    parser.add_argument("--port", type=int, default=4242, help="0 takes a free one; the ready line names it")
+    parser.add_argument("--port", type=_port, default=4242, help="0 takes a free one; the ready line names it")
     parser.add_argument("--host", default="127.0.0.1", choices=_LOOPBACK)
     parser.add_argument("--db", default="sandbox.sqlite", help="its SQLite file, made when absent")
     parser.add_argument("--latency-ms", type=float, help="time each call under /v1 takes at least")

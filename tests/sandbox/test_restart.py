@@ -1,5 +1,6 @@
 """What was answered outlives kill -9 of the sandbox: money, keys, events owed, faults queued, clock."""
 
+import ast
 import sqlite3
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import stripe
 
+from sandbox.__main__ import main
 from sandbox.client import Running, SandboxRefusedError, running
 from tests.sandbox.shop import CheckedClient, Shop, refused, stripe_client
 
@@ -116,6 +118,23 @@ def test_a_second_sandbox_on_the_same_file_is_refused(tmp_path: Path, capfd: pyt
         with pytest.raises(SandboxRefusedError):
             Running(tmp_path / "provider.sqlite")
         assert "Another sandbox already runs on this file" in capfd.readouterr().err
+
+
+def test_the_sandbox_knows_nothing_of_the_product() -> None:
+    own = Path(__file__).parents[2]
+    foreign = {"ledger", "console", "jobs", "app", "settings", "demo", "flask", "sqlalchemy", "stripe"}
+    for file in sorted((own / "sandbox").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & foreign, file
+
+
+@pytest.mark.parametrize("port", ["high", "70000", "-1"])
+def test_a_port_that_is_none_is_refused_in_words(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([f"--port={port}"])
+    assert f"{port} is no port; give a number from 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
