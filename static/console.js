@@ -165,8 +165,15 @@
   }
   document.addEventListener("visibilitychange", () => { if (!document.hidden) lastPoll = 0; });
 
+  // Told by the header it carries: after a swap the polled part itself is gone from the page.
+  const isPoll = (event) => "Onceback-Poll" in event.detail.requestConfig.headers;
+  // Addresses of filters stay short: a choice of "any" is left out.
+  document.addEventListener("htmx:configRequest", ({ detail }) => {
+    if (detail.verb !== "get") return;
+    for (const [name, value] of [...detail.formData.entries()]) if (value === "") detail.formData.delete(name);
+  });
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (document.hidden && event.target.closest("[data-poll]")) event.preventDefault();
+    if (document.hidden && isPoll(event)) event.preventDefault();
   });
   const notLive = (off) => {
     const note = one("#live-note");
@@ -179,7 +186,7 @@
     if (!event.detail.successful) return;
     lastGood = Date.now();
     notLive(false);
-    if (!event.target.closest("[data-poll]")) startSession();
+    if (!isPoll(event)) startSession();
   });
 
   // A changed case: what stands in the bar is no longer the act to take.
