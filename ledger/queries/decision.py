@@ -63,8 +63,9 @@ class Decision:
 
 _DECISION: Final = """
     SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, o.external_ref AS order_ref,
-        coalesce(cu.name, '') AS customer, m.name AS merchant_name, i.state, i.state_reason, i.state_at, i.amount_minor, i.currency, i.destination_kind,
-        i.destination_brand, i.destination_last4, i.units, i.policy_id, i.policy_version, e.n AS entitlement_n, i.route,
+        coalesce(cu.name, '') AS customer, m.name AS merchant_name, i.state, i.state_reason, i.state_at, i.amount_minor,
+        i.currency, i.destination_kind, i.destination_brand, i.destination_last4, i.units, i.policy_id,
+        i.policy_version, e.n AS entitlement_n, i.route,
         i.requester, coalesce(s.name, t.name, i.requester) AS requester_name, i.case_opener, i.created_at, i.provider_key,
         i.provider_refund_ref, i.provider_reference, a.approval_id, a.staff_id AS approver_id, sa.name AS approver_name,
         a.approved_at, a.note AS approval_note, a.operation_key, a.fingerprint,

@@ -47,8 +47,9 @@ class Outcome:
 
 _OUTCOMES: Final = """
     SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, o.external_ref AS order_ref,
-        coalesce(cu.name, '') AS customer, i.state, i.state_reason, i.state_at AS since, i.amount_minor, i.currency, i.destination_kind, i.destination_brand,
-        i.destination_last4, s.name AS approved_by, a.approved_at, last.started_at AS sent_at, i.provider_key,
+        coalesce(cu.name, '') AS customer, i.state, i.state_reason, i.state_at AS since,
+        i.amount_minor, i.currency, i.destination_kind, i.destination_brand, i.destination_last4,
+        s.name AS approved_by, a.approved_at, last.started_at AS sent_at, i.provider_key,
         i.provider_refund_ref, ob.attempts AS sends,
         (SELECT count(*) FROM looks l WHERE l.merchant_id = i.merchant_id AND l.intent_id = i.intent_id)::int AS looks,
         coalesce(last.outcome, '') AS last_outcome, coalesce(last.code, '') AS last_code,
