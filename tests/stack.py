@@ -30,11 +30,13 @@ __all__ = ["CONSOLE", "OWNER", "ROLES", "WORKER", "Server", "Stack", "fresh_stac
 
 @dataclass(frozen=True)
 class Server:
-    """A running PostgreSQL. `admin_url` is the administrator's; `role_urls` the roles' addresses of the template."""
+    """A running PostgreSQL. `admin_url` is the administrator's; `role_urls` the roles' addresses of the template,
+    `passwords` the file `prepare` keeps them in."""
 
     admin_url: str
     template: str
     role_urls: dict[str, str]
+    passwords: Path
     postgres: EmbeddedPostgres
 
     def url(self, database: str, role: str | None = None) -> str:
@@ -117,7 +119,8 @@ def running_server() -> Iterator[Server]:
         external = bool(os.environ.get("DATABASE_URL"))
         template = f"onceback_test_{uuid4().hex[:10]}"
         passwords = DEFAULT_PASSWORDS if external else place / "role-passwords.json"
-        server = Server(postgres.admin_url, template, prepare(postgres.admin_url, template, passwords), postgres)
+        urls = prepare(postgres.admin_url, template, passwords)
+        server = Server(postgres.admin_url, template, urls, passwords, postgres)
         held.callback(_drop, server, template)
         if not external:
             _drop_leftovers(server)

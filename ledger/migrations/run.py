@@ -9,6 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from ledger.database import connect
 
@@ -18,7 +19,7 @@ RUN_TIME_ROLES = ("onceback_console", "onceback_worker")
 # A lock on a busy table is waited for no longer than readers can bear; a second migrator waits for the first.
 LOCK_SECONDS = 5
 STATEMENT_SECONDS = 60
-_ADVISORY_LOCK = 0x6F6E63656261636B  # "onceback"
+ADVISORY_LOCK = 0x6F6E63656261636B  # "onceback"
 _HERE = Path(__file__).parent
 
 
@@ -49,12 +50,21 @@ def only_migrator(url: str) -> Iterator[Connection]:
             _require_roles(db)
             db.exec_driver_sql(f"SET ROLE {OWNER}")
             db.exec_driver_sql(f"SET lock_timeout = '{STATEMENT_SECONDS}s'")
-            db.exec_driver_sql(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})")
+            _wait_for_others(db)
             db.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             db.commit()
             yield db
     finally:
         engine.dispose()
+
+
+def _wait_for_others(db: Connection) -> None:
+    try:
+        db.exec_driver_sql(f"SELECT pg_advisory_lock({ADVISORY_LOCK})")
+    except OperationalError as error:
+        raise CommandError(
+            f"Another migration of this database has been running for {STATEMENT_SECONDS} s: wait for it and try again."
+        ) from error
 
 
 def execute_file(db: Connection, name: str) -> None:

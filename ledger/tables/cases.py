@@ -43,7 +43,7 @@ cases = Table(
     Column("announced", Integer, nullable=False, server_default="0"),
     Column("received", Integer, nullable=False, server_default="0"),
     Column("grades", Text, nullable=False, server_default=""),
-    Column("signals", SmallInteger, nullable=False, server_default="0"),
+    Column("signals", SmallInteger, nullable=False, server_default=text("0")),
     Column("currency", Text, nullable=False),
     Column("amount_minor", BigInteger),
     Column("head_number", Integer, nullable=False, server_default="0"),

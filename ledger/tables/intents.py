@@ -193,7 +193,7 @@ cap_days = Table(
     Column("currency", Text, primary_key=True),
     Column("business_day", Date, primary_key=True),
     Column("limit_minor", BigInteger, nullable=False),
-    Column("used_minor", BigInteger, nullable=False, server_default="0"),
+    Column("used_minor", BigInteger, nullable=False, server_default=text("0")),
     ForeignKeyConstraint(["merchant_id", "currency"], ["caps.merchant_id", "caps.currency"]),
 )
 

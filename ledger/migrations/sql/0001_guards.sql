@@ -186,7 +186,7 @@ BEGIN
         PERFORM 1 FROM entitlements WHERE merchant_id = NEW.merchant_id AND entitlement_id = NEW.entitlement_id
             AND (digest, evidence_digest, policy_id, policy_version)
               = (NEW.entitlement_digest, NEW.evidence_digest, NEW.policy_id, NEW.policy_version)
-            AND (currency <> NEW.currency OR payable_minor >= NEW.amount_minor);
+            AND payable_minor >= NEW.order_minor AND (currency <> NEW.currency OR NEW.order_minor = NEW.amount_minor);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'an intent pays what its entitlement says, or less' USING ERRCODE = 'check_violation';
         END IF;

@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from ledger.migrations.run import execute_file, forward_only
+from ledger.migrations import run
 
 revision = "0001"
 down_revision = None
@@ -14,8 +14,8 @@ STEPS = ("registry", "orders", "cases", "intents", "work", "guards", "access")
 
 def upgrade() -> None:
     for step in STEPS:
-        execute_file(op.get_bind(), f"0001_{step}.sql")
+        run.execute_file(op.get_bind(), f"0001_{step}.sql")
 
 
 def downgrade() -> None:
-    forward_only()
+    run.forward_only()
