@@ -56,7 +56,7 @@ def run_once(worker: Worker) -> Counts:
         except SQLAlchemyError as error:
             counts["failed"] += 1
             log.error("inbox_failed", merchant=str(merchant_id), error=error)
-    return counts
+    return +counts
 
 
 def _read_hints(worker: Worker, merchant_id: UUID, counts: Counts) -> None:

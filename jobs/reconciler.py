@@ -46,7 +46,7 @@ def run_once(worker: Worker) -> Counts:
         except SQLAlchemyError as error:
             counts["failed"] += 1
             log.error("look_failed", merchant=str(merchant_id), error=error)
-    return counts
+    return +counts
 
 
 def _reconcile(worker: Worker, merchant_id: UUID, counts: Counts) -> None:

@@ -61,7 +61,7 @@ class NotQuiet(Exception):
 def run_job(periodic: Periodic, worker: Worker) -> Counts:
     """One run and, when it counted anything, one line in the log."""
     began = time.monotonic()
-    counts = +periodic.run(worker)
+    counts = periodic.run(worker)
     if counts:
         seconds = round(time.monotonic() - began, 3)
         log.info("run", job=periodic.name, counts=dict(counts), seconds=seconds, worker=worker.liveness.worker_id)

@@ -60,7 +60,7 @@ def run_once(worker: Worker) -> Counts:
         wait(under_way)
     for future in under_way:
         counts.update(future.result())
-    return counts
+    return +counts
 
 
 def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
