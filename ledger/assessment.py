@@ -209,13 +209,12 @@ def _store(db: Connection, case: LockedCase, facts: _Facts, result: Entitlement,
     entitlement_id = uuid7()
     run(
         db, "INSERT INTO entitlements (merchant_id, entitlement_id, case_id, n, policy_id, policy_version, evidence_digest,"
-        " outcome, currency, total_minor, tax_minor, payable_minor, record, digest) VALUES (:m, :id, :c, :n, :policy,"
-        " :version, :evidence,"
-        " :outcome, :currency, :total, :tax, :payable, CAST(:record AS jsonb), :digest)",
+        " outcome, currency, total_minor, tax_minor, payable_minor, record, digest, at) VALUES (:m, :id, :c, :n, :policy,"
+        " :version, :evidence, :outcome, :currency, :total, :tax, :payable, CAST(:record AS jsonb), :digest, :at)",
         m=case.merchant_id, id=entitlement_id, c=case.case_id, n=n, policy=facts.policy.policy_id, version=facts.policy.version,
         evidence=seen, outcome=result.outcome, currency=case.currency, total=result.total_minor, tax=result.tax_minor,
         payable=result.payable_now_minor, record=canonical_bytes(dict(result.record)).decode(),
-        digest=bytes.fromhex(result.digest.removeprefix("sha256:")),
+        digest=bytes.fromhex(result.digest.removeprefix("sha256:")), at=case.at,
     )  # fmt: skip
     return entitlement_id
 

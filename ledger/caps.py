@@ -77,11 +77,17 @@ def release_held(db: Connection, merchant_id: UUID) -> bool:
     return False
 
 
-# The oldest of each currency: one that does not fit blocks its currency, not the others.
+# The oldest of each currency: one that does not fit today blocks its currency, not the others. One that is above the whole
+# cap of a day fits no day, so it waits for a raise and lets those behind it pass.
 _OLDEST_HELD: Final = """
     SELECT DISTINCT ON (i.currency) i.currency, i.intent_id, i.case_id FROM intents i
     JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
+    JOIN merchants m ON m.id = i.merchant_id
+    JOIN caps c ON c.merchant_id = i.merchant_id AND c.currency = i.currency
+    LEFT JOIN cap_days d ON d.merchant_id = i.merchant_id AND d.currency = i.currency
+        AND d.business_day = (now() AT TIME ZONE m.zone)::date
     WHERE i.merchant_id = :m AND i.state = 'held' AND i.state_reason = 'cap'
+        AND i.amount_minor <= coalesce(d.limit_minor, c.limit_minor)
     ORDER BY i.currency, o.approved_at, i.intent_id
 """
 

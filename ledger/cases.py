@@ -216,16 +216,17 @@ def _join(db: Connection, case: LockedCase, request: ReturnRequest) -> Opened:
 def _add_conversation(db: Connection, case: LockedCase, request: ReturnRequest, *, joined: bool) -> bool:
     return run(
         db, "INSERT INTO conversations (merchant_id, conversation_id, case_id, channel, reference, actor, customer_verified,"
-        " customer_text, joined) VALUES (:m, :id, :c, :ch, :ref, :actor, :verified, :text, :joined) ON CONFLICT DO NOTHING",
+        " customer_text, joined, at) VALUES (:m, :id, :c, :ch, :ref, :actor, :verified, :text, :joined, :at)"
+        " ON CONFLICT DO NOTHING",
         m=case.merchant_id, id=uuid7(), c=case.case_id, ch=request.channel, ref=request.reference, actor=request.actor,
-        verified=request.customer_verified, text=request.customer_text, joined=joined,
+        verified=request.customer_verified, text=request.customer_text, joined=joined, at=case.at,
     ) == 1  # fmt: skip
 
 
 _INSERT_CASE: Final = """
-    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, separate, opened_by, channel, due_at, summary,
-        announced, currency, signals)
-    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now() + :due, :summary, :announced, :currency, :signals)
+    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, separate, opened_by, channel, opened_at, due_at,
+        summary, announced, currency, signals)
+    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now(), now() + :due, :summary, :announced, :currency, :signals)
 """
 
 

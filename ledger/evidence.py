@@ -145,11 +145,12 @@ def _insert(
                     m=case.merchant_id, c=case.case_id)  # fmt: skip
     run(
         db, "INSERT INTO evidence (merchant_id, evidence_id, case_id, number, kind, line_id, count, units, grade, parcel, note,"
-        " channel, actor) VALUES (:m, :id, :c, :n, :kind, :l, :count,"
-        " CASE WHEN CAST(:a AS integer) IS NULL THEN NULL ELSE int4range(:a, :b) END, :grade, :parcel, :note, :channel, :actor)",
+        " channel, actor, at) VALUES (:m, :id, :c, :n, :kind, :l, :count,"
+        " CASE WHEN CAST(:a AS integer) IS NULL THEN NULL ELSE int4range(:a, :b) END, :grade, :parcel, :note, :channel, :actor,"
+        " :at)",
         m=case.merchant_id, id=uuid7(), c=case.case_id, n=number, kind=kind, l=line_id, count=count,
         a=units[0] if units else None, b=units[1] if units else None, grade=grade, parcel=parcel, note=note, channel=channel,
-        actor=actor,
+        actor=actor, at=case.at,
     )  # fmt: skip
 
 
@@ -162,9 +163,9 @@ def add_photo(
     photo_id = uuid7()
     run(
         db, "INSERT INTO photos (merchant_id, photo_id, case_id, line_id, unit, caption, content_type, sha256, original_sha256,"
-        " content, actor) VALUES (:m, :id, :c, :l, :unit, :caption, :type, :sha, :original, :content, :actor)",
+        " content, actor, at) VALUES (:m, :id, :c, :l, :unit, :caption, :type, :sha, :original, :content, :actor, :at)",
         m=merchant_id, id=photo_id, c=case_id, l=line_id, unit=unit, caption=caption, type=content_type, sha=sha256,
-        original=original_sha256, content=content, actor=actor,
+        original=original_sha256, content=content, actor=actor, at=case.at,
     )  # fmt: skip
     append(db, case, "photo.added", actor, {"sha256": sha256.hex()})
     reassess(db, case, actor)

@@ -52,11 +52,11 @@ _INSERT: Final = """
         order_minor, currency, exponent, destination_kind, destination_brand, destination_last4, provider_account_id,
         payment_intent_ref,
         charge_ref, units, entitlement_digest, evidence_digest, policy_id, policy_version, requester, case_opener, route,
-        provider_key)
+        provider_key, created_at, state_at)
     SELECT c.merchant_id, :intent_id, :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
         :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
-        :requester, :opener, :route, :provider_key
+        :requester, :opener, :route, :provider_key, :at, :at
     FROM captures c WHERE c.merchant_id = :merchant_id AND c.capture_id = :capture_id
 """
 
@@ -76,7 +76,7 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
         exponent=exponent(proposal.currency), units=canonical_bytes(basis.units).decode(),
         digest=basis.digest, evidence_digest=basis.evidence_digest, policy_id=basis.policy_id,
         policy_version=basis.policy_version, requester=basis.requester, opener=case.opened_by, route=basis.route,
-        provider_key=new_provider_key(), capture_id=proposal.capture_id,
+        provider_key=new_provider_key(), at=case.at, capture_id=proposal.capture_id,
     )  # fmt: skip
     if inserted != 1:
         raise NotFound
