@@ -133,18 +133,12 @@ class StripeGateway:
         if not _PAYMENT_REF.fullmatch(payment_intent_ref):
             raise LookFailed("no_payment_ref")
         client = self._client(account)
-        refunds: list[ProviderRefund] = []
         try:
-            page = client.v1.refunds.list({"payment_intent": payment_intent_ref, "limit": LIST_PAGE})
-            for one in page.auto_paging_iter():
-                refunds.append(read_refund(one))
-                if len(refunds) > LIST_MOST or refunds[-1].payment_intent_ref != payment_intent_ref:
-                    raise LookFailed("list_of_something_else")
+            return list(_pages(client, payment_intent_ref).values())
         except stripe.StripeError as error:
             raise _look_failed(error) from error
         except _UNREADABLE as error:
             raise LookFailed("unreadable_list") from error
-        return refunds
 
     def retrieve(self, account: _Account, refund_ref: str) -> ProviderRefund:
         """One refund by its id, as it stands now. Raises NoSuchRefund (404), LookFailed."""
@@ -184,6 +178,28 @@ class StripeGateway:
                 http_client=stripe.RequestsClient(timeout=self._timeout, session=session),
             )
         return client
+
+
+def _pages(client: stripe.StripeClient, payment_intent_ref: str) -> dict[str, ProviderRefund]:
+    """Page after page to the last, by refund id. Raises Unreadable unless each is a list that says whether it is the last.
+
+    The SDK's own paging takes a missing `has_more` for the end (measured), which would make an absence of a cut list.
+    """
+    refunds: dict[str, ProviderRefund] = {}
+    params: stripe.params.RefundListParams = {"payment_intent": payment_intent_ref, "limit": LIST_PAGE}
+    while True:
+        page = client.v1.refunds.list(params)
+        if getattr(page, "object", "") != "list" or type(page.has_more) is not bool:
+            raise Unreadable("the answer is no list")
+        read = {refund.refund_ref: refund for refund in map(read_refund, page.data)}
+        if any(refund.payment_intent_ref != payment_intent_ref for refund in read.values()) or read.keys() & refunds:
+            raise Unreadable("the list is of something else, or repeats itself")
+        refunds |= read
+        if not page.has_more:
+            return refunds
+        if not read or len(refunds) > LIST_MOST:
+            raise Unreadable("the list does not end")
+        params = {**params, "starting_after": page.data[-1].id}
 
 
 def create_params(request: Mapping[str, Any]) -> stripe.params.RefundCreateParams:
