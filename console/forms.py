@@ -4,7 +4,8 @@ from typing import Any
 
 from flask import request, session
 from flask_wtf import FlaskForm
-from wtforms import Field, HiddenField, StringField
+from flask_wtf.form import _Auto
+from wtforms import Field, HiddenField
 from wtforms.validators import Regexp
 
 from ledger.errors import BadInput
@@ -18,16 +19,14 @@ def new_operation() -> str:
     return uuid7().hex
 
 
-def _stripped(text: str | None) -> str | None:
-    return text.strip() if isinstance(text, str) else text
+class TypedForm(FlaskForm):
+    """Flask-WTF's form with its arguments typed: it reads the submitted form unless `formdata` is None."""
+
+    def __init__(self, formdata: Any = _Auto, **options: Any) -> None:
+        super().__init__(formdata=formdata, **options)  # type: ignore[no-untyped-call]
 
 
-def stripped(field: type[StringField], *args: Any, **options: Any) -> Any:
-    """A text field whose spaces at both ends are not kept. `options` are those of WTForms."""
-    return field(*args, filters=[_stripped], **options)
-
-
-class ConsoleForm(FlaskForm):
+class ConsoleForm(TypedForm):
     """A form with `operation`. Fields that it does not name are refused, not ignored (S19)."""
 
     operation = HiddenField(
@@ -39,6 +38,12 @@ class ConsoleForm(FlaskForm):
         """As WTForms does, and refuses a body that names a field this form does not have, or names one twice."""
         refuse_unknown({field.name for field in self} | {"csrf_token"}, many=_many(self))
         return bool(super().validate(extra_validators=extra_validators))
+
+    def require(self) -> None:
+        """For a form that is one button: raises BadInput with what is wrong instead of showing it again."""
+        if not self.validate():
+            field = next(field for field in self if field.errors)
+            raise BadInput(field.name, str(next(iter(field.errors))))
 
 
 def refuse_unknown(names: set[str], many: frozenset[str] = frozenset()) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from ledger.seals import Sealer
 from settings import Settings
 
-_NAME = "onceback"
+NAME = "onceback"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Installation:
 
 def installed() -> Installation:
     """The installation of the running app."""
-    found = current_app.extensions[_NAME]
+    found = current_app.extensions[NAME]
     if not isinstance(found, Installation):
         raise TypeError("the app was not made by create_app()")
     return found

@@ -58,20 +58,20 @@ def zone_word(zone: str) -> str:
     return zone.rsplit("/", 1)[-1].replace("_", " ")
 
 
-def first_desk() -> str | None:
-    """The address of the first desk of this role, for the page after sign-in."""
-    links = _links()
-    return next((links[key] for key in ("queue", "people", "caps", "sessions") if key in links), None)
+def desk_address(slug: str, role: str) -> str:
+    """The first desk of this role in a merchant, for the page after sign-in."""
+    links = (LINKS[key] for key in ("queue", "people", "sessions"))
+    return url_for(next(endpoint for endpoint in links if _allowed(endpoint, role)), merchant_slug=slug)
 
 
 def _links() -> dict[str, str]:
-    return {key: url_for(endpoint) for key, endpoint in LINKS.items() if _allowed(endpoint)}
+    return {key: url_for(endpoint) for key, endpoint in LINKS.items() if _allowed(endpoint, current.role)}
 
 
-def _allowed(endpoint: str) -> bool:
+def _allowed(endpoint: str, role: str) -> bool:
     view = current_app.view_functions.get(endpoint)
     said = stated(view) if view else None
-    return said is not None and said.kind == "permission" and current.role in PERMISSIONS[said.text]
+    return said is not None and said.kind == "permission" and role in PERMISSIONS[said.text]
 
 
 def _session() -> dict[str, Any] | None:

@@ -1,0 +1,239 @@
+"""The commands of whoever sets the console up: `flask db`, `merchants`, `staff`, `tokens`, `keys`.
+
+They run with DATABASE_URL of onceback_owner (`staff list|disable|password` with onceback_console too). A password is asked
+for, or read from standard input when that is no terminal; it is never an argument.
+"""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import click
+from alembic.util import CommandError
+from pydantic import ValidationError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from console import sessions
+from console.passwords import hash_password, password_fault
+from ledger import api_tokens, merchants, people
+from ledger.database import connect, first, rows, run, transaction
+from ledger.errors import LedgerError
+from ledger.migrations.run import migrate
+from ledger.money import MoneyError, parse_major
+from ledger.seals import Sealer, new_key
+from settings import Settings
+
+
+@click.group("db")
+def database() -> None:
+    """The schema."""
+
+
+@database.command("migrate")
+def migrate_command() -> None:
+    """Bring the database to the newest schema. Run as onceback_owner; safe to repeat."""
+    try:
+        migrate(_settings().database_url.get_secret_value())
+    except CommandError as error:
+        raise click.ClickException(str(error)) from None
+    except DBAPIError:
+        raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
+    click.echo("The schema is the newest.")
+
+
+@click.group("keys")
+def keys() -> None:
+    """Keys of the processes."""
+
+
+@keys.command("new")
+def new_keys() -> None:
+    """Print a fresh COOKIE_KEY and SEAL_KEY for the web process, and the public half for workers. Nothing is stored."""
+    seal = new_key(f"seal-{datetime.now().astimezone():%Y%m%d}-{secrets.token_hex(2)}")
+    click.echo(f"COOKIE_KEY={secrets.token_urlsafe(48)}")
+    click.echo(f"SEAL_KEY={seal}")
+    click.echo(f'SEAL_PUBLIC_KEYS=["{Sealer.from_text(seal).public_text()}"]')
+
+
+@click.group("merchants")
+def merchant_group() -> None:
+    """Merchants."""
+
+
+@merchant_group.command("add")
+@click.argument("slug")
+@click.option("--name", required=True, help="As staff and customers know it.")
+@click.option("--zone", required=True, help="Zone of its business day, such as Europe/Berlin.")
+@click.option("--region", default="", help="Country whose rules its return window follows, such as DE.")
+@click.option("--credential", required=True, help="Name of its key in PROVIDER_KEYS of the workers.")
+@click.option("--account", default="", help="Connected account at the provider, when the key needs one.")
+@click.option("--live/--test", default=False, help="Whether its money is real.")
+@click.option("--cap", "caps", multiple=True, help="Daily cap, such as EUR=5000.00; once for each currency.")
+def add_merchant(
+    slug: str, name: str, zone: str, region: str, credential: str, account: str, live: bool, caps: tuple[str, ...]
+) -> None:
+    """Make a merchant with its provider account and daily caps."""
+    limits = dict(_cap(text) for text in caps)
+    new = merchants.NewMerchant(slug, name, zone, region, credential, account, live, limits)
+    with _transaction() as db:
+        merchant_id = merchants.add_merchant(db, new)
+    click.echo(f"{slug} is {merchant_id}. Without a cap in a currency nothing of it can be approved.")
+
+
+@click.group("staff")
+def staff() -> None:
+    """People who sign in."""
+
+
+@staff.command("add")
+@click.argument("slug")
+@click.argument("email")
+@click.option("--name", required=True)
+@click.option("--role", required=True, type=click.Choice(people.ROLES))
+def add_person(slug: str, email: str, name: str, role: str) -> None:
+    """Make a person a member of a merchant. Asks for a first password unless the person exists."""
+    with _transaction() as db:
+        known = first(db, "SELECT 1 FROM staff WHERE email = :e", e=email.strip().lower()) is not None
+    hashed = "" if known else hash_password(_ask_password(email, name, slug))
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        people.add_person(db, merchant_id, email=email, name=name, role=role, password_hash=hashed)
+    click.echo(f"{name} signs in as {email.strip().lower()}: {role} of {slug}.")
+
+
+@staff.command("list")
+@click.argument("slug")
+def list_people(slug: str) -> None:
+    """List a merchant's people, their role and last sign-in."""
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        found = rows(db, _LIST, m=merchant_id)
+    for row in found:
+        seen = f"{row['last_sign_in_at']:%Y-%m-%d %H:%M} UTC" if row["last_sign_in_at"] else "never"
+        click.echo(f"{row['email']:<40} {row['role']:<8} {'on ' if row['active'] else 'off'} last sign-in {seen}")
+
+
+_LIST = """
+    SELECT s.email, m.role, s.last_sign_in_at, m.ended_at IS NULL AND s.disabled_at IS NULL AS active
+    FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m ORDER BY s.email
+"""
+
+
+@staff.command("disable")
+@click.argument("email")
+def disable(email: str) -> None:
+    """Switch a person off everywhere and end their sessions."""
+    _switch(email, "UPDATE staff SET disabled_at = coalesce(disabled_at, now()) WHERE staff_id = :s")
+    click.echo(f"{email} is switched off; their sessions have ended.")
+
+
+@staff.command("enable")
+@click.argument("email")
+def enable(email: str) -> None:
+    """Let a person sign in again. A membership that ended is given back with `staff add`."""
+    _switch(email, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :s")
+    click.echo(f"{email} may sign in.")
+
+
+@staff.command("password")
+@click.argument("email")
+def change_password(email: str) -> None:
+    """Set a new password and end the person's sessions."""
+    with _transaction() as db:
+        person = first(db, "SELECT name FROM staff WHERE email = :e", e=email.strip().lower())
+    if person is None:
+        raise click.ClickException("Nobody signs in with that e-mail address.")
+    hashed = hash_password(_ask_password(email, person["name"]))
+    _switch(email, "UPDATE staff SET password_hash = :h WHERE staff_id = :s", h=hashed)
+    click.echo(f"The password of {email} is set; their sessions have ended.")
+
+
+@click.group("tokens")
+def tokens() -> None:
+    """API tokens of channels."""
+
+
+@tokens.command("new")
+@click.argument("slug")
+@click.option("--name", required=True, help="Whose token it is.")
+@click.option("--channel", required=True, help="Name of the desk it speaks for: chat, voice, warehouse, shop.")
+@click.option("--scope", "scopes", multiple=True, required=True)
+@click.option("--days", default=90, show_default=True)
+@click.option("--network", "networks", multiple=True, help="Where it may call from, such as 203.0.113.0/24.")
+def new_token(
+    slug: str, name: str, channel: str, scopes: tuple[str, ...], days: int, networks: tuple[str, ...]
+) -> None:
+    """Make a token and print it, once. The database keeps its digest."""
+    environment = "live" if _settings().environment == "production" else "test"
+    token, text = api_tokens.mint(environment)
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        until = merchants.add_token(
+            db, merchant_id, token, name=name, channel=channel, scopes=list(scopes), days=days, networks=list(networks)
+        )
+    click.echo(f"Expires {until:%Y-%m-%d}. It is shown this once:", err=True)
+    click.echo(text)
+
+
+groups = (database, keys, merchant_group, staff, tokens)
+
+
+@contextmanager
+def _transaction() -> Iterator[Connection]:
+    """One transaction with the given DATABASE_URL; what the ledger or the database refuses becomes a sentence."""
+    engine = connect(_settings().database_url.get_secret_value(), pool_size=1, name="administration")
+    try:
+        with transaction(engine) as db:
+            yield db
+    except LedgerError as error:
+        raise click.ClickException(error.sentence) from None
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state == "42501":
+            raise click.ClickException("This role may not do that: give DATABASE_URL of onceback_owner.") from None
+        if state and state.startswith("23"):
+            raise click.ClickException("The database refused a value: check what was given.") from None
+        raise click.ClickException("The database does not answer, or has no schema: `flask db migrate`.") from None
+    finally:
+        engine.dispose()
+
+
+def _switch(email: str, change: str, **values: str) -> None:
+    with _transaction() as db:
+        person = first(db, "SELECT staff_id FROM staff WHERE email = :e", e=email.strip().lower())
+        if person is None:
+            raise click.ClickException("Nobody signs in with that e-mail address.")
+        run(db, change, s=person["staff_id"], **values)
+        sessions.end_of_person(db, person["staff_id"])
+
+
+def _ask_password(*words: str) -> str:
+    if sys.stdin.isatty():
+        password = click.prompt("New password", hide_input=True, confirmation_prompt=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    fault = password_fault(password, words)
+    if fault:
+        raise click.ClickException(fault)
+    return str(password)
+
+
+def _cap(text: str) -> tuple[str, int]:
+    currency, _, amount = text.partition("=")
+    try:
+        return currency, parse_major(amount, currency)
+    except MoneyError as error:
+        raise click.BadParameter(f"{text}: {error}") from None
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = ", ".join(
+            sorted({str(fault["loc"][0]).upper() if fault["loc"] else "a value" for fault in error.errors()})
+        )
+        raise click.ClickException(f"The configuration is not complete: check {wrong}.") from None

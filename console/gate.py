@@ -1,0 +1,181 @@
+"""What happens before any view, in this order: who asks, was the form ours, may they, then the request counts as activity.
+
+A view that states `public` sees no row of a session; a `token` view (API) ignores cookies altogether. For the rest the
+session, its person and the membership in the merchant of the path are read in one READ ONLY transaction.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from flask import Flask, Response, abort, current_app, g, make_response, redirect, request, url_for
+from flask_login import LoginManager
+from flask_wtf.csrf import CSRFProtect, validate_csrf
+from sqlalchemy import Connection
+from wtforms import ValidationError
+
+from console import sessions
+from console.access import MERCHANT, PERMISSIONS, Member, Stated, stated
+from console.forms import KEPT
+from console.fragments import asked_for_part
+from console.installation import installed
+from console.routes import known_path, path_of
+from console.sessions import ConsoleSession, Person, Visit
+from ledger.database import first, transaction
+from ledger.errors import NotAllowed, NotFound
+
+POLL_HEADER: Final = "Onceback-Poll"
+LONGEST_NOTE: Final = 2000
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+csrf = CSRFProtect()
+
+
+def guard(app: Flask) -> None:
+    """Puts the gate before every view of the app."""
+    csrf.init_app(app)
+    logins = LoginManager(app)
+    # 0.6.3 would hash the first X-Forwarded-For, which anyone can send; `sessions.visit` compares the browser instead.
+    app.config["SESSION_PROTECTION"] = None
+    logins.request_loader(lambda _request: g.get("person"))
+    app.url_value_preprocessor(_take_merchant)
+    app.before_request(_enter)
+
+
+def _take_merchant(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    g.merchant_slug = (values or {}).pop(MERCHANT, None)
+
+
+def _enter() -> Response | None:
+    if request.endpoint is None:
+        return None
+    said = stated(current_app.view_functions[request.endpoint])
+    if said is None:
+        raise RuntimeError(f"{request.endpoint} states no access")
+    g.stated = said
+    if said.kind == "token":
+        return None
+    if request.method not in _SAFE and not _exempt():
+        _refuse_foreign_origin()
+    if said.kind == "public":
+        if not _exempt():
+            csrf.protect()
+        return None
+    return _enter_as_person(said)
+
+
+def _enter_as_person(said: Stated) -> Response | None:
+    asked = sessions.own()
+    if asked.digest is None:
+        return _to_sign_in(asked, None)
+    with transaction(installed().engine, read_only=True) as db:
+        found = sessions.visit(db, asked.digest, request.user_agent.string)
+        opened = found is not None and not found.fault
+        member = _member(db, found, g.merchant_slug) if found and opened and g.merchant_slug else None
+    if found is None or not opened:
+        return _to_sign_in(asked, found)
+    asked.adopt(found.content)
+    g.person = Person(found)
+    csrf.protect()
+    if g.merchant_slug:
+        if member is None:
+            raise NotFound
+        g.member = member
+        if member.role not in PERMISSIONS[said.text]:
+            raise NotAllowed
+    if not (said.polling or request.headers.get(POLL_HEADER)):
+        with transaction(installed().engine) as db:
+            sessions.touch(db, asked.digest)
+    return None
+
+
+def _member(db: Connection, visit: Visit, slug: str) -> Member | None:
+    pin_person(db, visit.staff_id)
+    row = first(
+        db,
+        "SELECT m.role, t.id, t.slug, t.name, t.zone, coalesce((SELECT livemode FROM deployment), false) AS livemode"
+        " FROM memberships m JOIN merchants t ON t.id = m.merchant_id"
+        " WHERE m.staff_id = :s AND m.ended_at IS NULL AND t.slug = :slug",
+        s=visit.staff_id, slug=slug,
+    )  # fmt: skip
+    if row is None:
+        return None
+    return Member(
+        visit.staff_id, visit.name, visit.email, row["role"], row["id"], row["slug"], row["name"], row["zone"],
+        row["livemode"],
+    )  # fmt: skip
+
+
+def pin_person(db: Connection, staff_id: UUID) -> None:
+    """Opens the person's own memberships to the rest of this transaction."""
+    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
+
+
+def _to_sign_in(asked: ConsoleSession, found: Visit | None) -> Response:
+    """To the sign-in page and back: htmx by 401 and HX-Redirect, a browser by 303. A typed note is kept for its author."""
+    kept = ""
+    if found is not None and found.fault in ("idle", "over"):
+        kept = _keep_note(asked, found)
+        asked["ended"] = {"kept": kept, "idle": found.fault == "idle"}
+    elif asked.digest is not None:
+        asked.drop_cookie = True
+        if found is not None and found.fault == "agent":
+            with transaction(installed().engine) as db:
+                sessions.end(db, asked.digest)
+    address = url_for("sign_in.sign_in", next=_page_asked_for())
+    if request.headers.get("HX-Request") == "true":
+        return Response(status=401, headers={"HX-Redirect": address})
+    return make_response(redirect(address, 303))
+
+
+def _page_asked_for() -> str | None:
+    """The page to come back to: this one, or for a form or a part the page that it stood on."""
+    if request.method in ("GET", "HEAD") and not asked_for_part():
+        asked: str | None = request.full_path.rstrip("?")
+    else:
+        asked = path_of(request.headers.get("HX-Current-URL") or request.headers.get("Referer"))
+    return known_path(asked) if asked != "/" else None
+
+
+def _keep_note(asked: ConsoleSession, found: Visit) -> str:
+    """Keeps the `note` of a form whose token is that of the session that ran out; returns what to call it."""
+    note = request.form.get("note", "").strip()[:LONGEST_NOTE] if request.method == "POST" else ""
+    path = known_path(path_of(request.headers.get("Referer")))
+    if not note or not path or asked.digest is None:
+        return "Your note" if KEPT in found.content else ""
+    door, asked_content = dict(asked), found.content
+    asked.adopt(asked_content)
+    try:
+        validate_csrf(request.form.get("csrf_token"))
+    except ValidationError:
+        note = ""
+    finally:
+        asked.adopt(door)
+        asked.live = False
+    if not note:
+        return ""
+    with transaction(installed().engine) as db:
+        sessions.keep_note(db, asked.digest, urlsplit(path).path, note)
+    return "Your note"
+
+
+def _refuse_foreign_origin() -> None:
+    """S54: what the browser itself says about where a request came from, beside the token in the form."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        if site != "same-origin":
+            abort(400)
+        return
+    if request.headers.get("Origin") != installed().settings.public_origin:
+        abort(400)
+
+
+def _exempt() -> bool:
+    return getattr(current_app.view_functions[str(request.endpoint)], "without_form", False) is True
+
+
+def without_form(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a public view that the browser or a provider posts to without a form of ours: no CSRF token, no origin."""
+    view.without_form = True  # type: ignore[attr-defined]
+    return view

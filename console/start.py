@@ -1,0 +1,86 @@
+"""When a web process must not start: unsafe or missing configuration, or a database role that could do too much."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from ledger.database_role import WrongRole, check_role
+from ledger.seals import Sealer
+from settings import Settings
+
+ROOT: Final = Path(__file__).parents[1]
+ROLE: Final = "onceback_console"
+SHORTEST_SECRET: Final = 32
+_DEFAULTS: Final = ("changeme", "change-me", "secret", "default", "example", "placeholder", "insecure", "xxxx", "12345")
+
+
+class Refused(RuntimeError):
+    """This process must not start; the message says what to do."""
+
+
+def refuse_unsafe(given: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises Refused with one sentence for each fault."""
+    faults = start_faults(given, environ)
+    if faults:
+        raise Refused("The console does not start.\n" + "\n".join(f"- {fault}" for fault in faults))
+
+
+def start_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Why a web process must not start with this configuration; empty when it may. No sentence repeats a value."""
+    return [*_key_faults(given), *_origin_faults(given), *_debug_faults(given, environ)]
+
+
+def _key_faults(given: Settings) -> list[str]:
+    faults = []
+    cookie = given.cookie_key.get_secret_value() if given.cookie_key else ""
+    seal = given.seal_key.get_secret_value() if given.seal_key else ""
+    if len(cookie) < SHORTEST_SECRET:
+        faults.append(
+            f"COOKIE_KEY is missing or shorter than {SHORTEST_SECRET} characters: take one of `flask keys new`."
+        )
+    elif len(set(cookie)) < 10 or any(word in cookie.lower() for word in _DEFAULTS):
+        faults.append("COOKIE_KEY looks like an example: take one of `flask keys new`.")
+    if cookie and cookie in seal:
+        faults.append("COOKIE_KEY and SEAL_KEY are the same: each use has a key of its own.")
+    try:
+        Sealer.from_text(seal)
+    except ValueError as error:
+        faults.append(f"SEAL_KEY: {error}.")
+    if given.provider_keys:
+        faults.append(
+            "PROVIDER_KEYS is given to the web process. Only workers may call the provider: take it away here."
+        )
+    return faults
+
+
+def _origin_faults(given: Settings) -> list[str]:
+    parts = urlsplit(given.public_origin)
+    exact = f"{parts.scheme}://{parts.netloc}" == given.public_origin == given.public_origin.lower()
+    if not exact or parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+        return ["PUBLIC_ORIGIN has to be scheme and host as a browser sends them, such as https://console.example."]
+    return []
+
+
+def _debug_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
+    if given.environment != "production":
+        return []
+    return [
+        f"{name} is set in production: take it away."
+        for name in ("FLASK_DEBUG", "FLASK_TESTING", "PYTHONINSPECT", "WERKZEUG_DEBUG_PIN")
+        if environ.get(name, "").lower() not in ("", "0", "false", "no")
+    ]
+
+
+def check_database(engine: Engine) -> None:
+    """Raises Refused when the database does not answer, or the role of this process is another or may do too much."""
+    try:
+        check_role(engine, ROLE)
+    except WrongRole as error:
+        raise Refused(error.sentence) from None
+    except DBAPIError:
+        raise Refused("The database does not answer: check DATABASE_URL and that it runs.") from None

@@ -1,0 +1,99 @@
+"""Setting up a merchant: its row, its provider account, its caps, and tokens for its channels. For the owner's commands."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from ipaddress import ip_network
+from uuid import UUID
+from zoneinfo import available_timezones
+
+from sqlalchemy import Connection
+
+from ledger.api_tokens import TokenText, secret_hash
+from ledger.database import first, pin_tenant, run, scalar
+from ledger.errors import BadInput, NotFound
+from ledger.ids import uuid7
+
+# First parts of addresses that are not a merchant's.
+RESERVED_SLUGS = frozenset({"api", "hooks", "static", "sign-in", "sign-out", "csp-report", "health", "metrics"})
+
+
+@dataclass(frozen=True)
+class NewMerchant:
+    """`credential` names the key of PROVIDER_KEYS; `caps` is the daily limit in minor units by currency."""
+
+    slug: str
+    name: str
+    zone: str
+    region: str
+    credential: str
+    account_ref: str = ""
+    livemode: bool = False
+    caps: dict[str, int] = field(default_factory=dict)
+
+
+def add_merchant(db: Connection, new: NewMerchant) -> UUID:
+    """Makes a merchant with one provider account, and the deployment's row with the first; pins the transaction to it.
+
+    Raises BadInput (slug taken, reserved or malformed; zone; mode other than the deployment's).
+    """
+    if new.slug in RESERVED_SLUGS:
+        raise BadInput("slug", "is taken by an address of the console")
+    if scalar(db, "SELECT 1 FROM merchants WHERE slug = :s", s=new.slug):
+        raise BadInput("slug", "is another merchant's")
+    if new.zone not in available_timezones():
+        raise BadInput("zone", "is a name such as Europe/Berlin")
+    run(
+        db, "INSERT INTO deployment (deployment_id, livemode) VALUES (:i, :live) ON CONFLICT DO NOTHING",
+        i=uuid7(), live=new.livemode,
+    )  # fmt: skip
+    if scalar(db, "SELECT livemode FROM deployment") is not new.livemode:
+        raise BadInput("livemode", "every merchant of a deployment is live, or every one is a test")
+    merchant_id = uuid7()
+    run(
+        db, "INSERT INTO merchants (id, slug, name, zone, region) VALUES (:m, :slug, :name, :zone, :region)",
+        m=merchant_id, slug=new.slug, name=new.name, zone=new.zone, region=new.region,
+    )  # fmt: skip
+    pin_tenant(db, merchant_id)
+    run(db, "INSERT INTO merchant_brakes (merchant_id) VALUES (:m)", m=merchant_id)
+    run(
+        db, "INSERT INTO provider_accounts (merchant_id, provider_account_id, provider, account_ref, livemode, credential)"
+        " VALUES (:m, :a, 'stripe', :ref, :live, :credential)",
+        m=merchant_id, a=uuid7(), ref=new.account_ref, live=new.livemode, credential=new.credential,
+    )  # fmt: skip
+    for currency, limit in new.caps.items():
+        run(db, "INSERT INTO caps VALUES (:m, :c, :most)", m=merchant_id, c=currency, most=limit)
+    return merchant_id
+
+
+def merchant_by_slug(db: Connection, slug: str) -> UUID:
+    """The merchant's id, and the transaction is pinned to it. Raises NotFound."""
+    row = first(db, "SELECT id FROM merchants WHERE slug = :s", s=slug)
+    if row is None:
+        raise NotFound(f"There is no merchant {slug!r}.")
+    merchant_id: UUID = row["id"]
+    pin_tenant(db, merchant_id)
+    return merchant_id
+
+
+def add_token(
+    db: Connection, merchant_id: UUID, token: TokenText, *, name: str, channel: str, scopes: list[str], days: int,
+    networks: list[str],
+) -> datetime:  # fmt: skip
+    """Stores a minted token (its digest only) for a channel and returns when it expires. Raises BadInput."""
+    if not 1 <= days <= 180:
+        raise BadInput("days", "a token lives 1 to 180 days")
+    if "orders:import" in scopes and len(scopes) > 1:
+        raise BadInput("scopes", "orders:import is never on a token with another scope")
+    for network in networks:
+        try:
+            ip_network(network)
+        except ValueError:
+            raise BadInput("networks", f"{network} is not a network such as 203.0.113.0/24") from None
+    now: datetime = scalar(db, "SELECT now()")
+    run(
+        db, "INSERT INTO api_tokens (merchant_id, token_id, secret_hash, name, channel, scopes, networks, created_at,"
+        " expires_at) VALUES (:m, :i, :h, :n, :c, :scopes, :networks, :now, :until)",
+        m=merchant_id, i=token.token_id, h=secret_hash(token.secret), n=name, c=channel, scopes=scopes, networks=networks,
+        now=now, until=now + timedelta(days=days),
+    )  # fmt: skip
+    return now + timedelta(days=days)
