@@ -7,6 +7,7 @@ pending *and* have its answer lost.
 import json
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,8 @@ class Fault:
     skip: int
     remaining: int
     options: dict[str, Any]
+    queued: float = 0.0
+    """On the monotonic clock: a call that arrived before it does not meet it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,13 @@ class Target:
     path: str
     payment_intent: str | None
     charge: str | None
+    arrived: float
 
 
 def _fits(fault: Fault, stage: str, target: Target) -> bool:
     return (
         STAGE_OF[fault.kind] == stage
+        and fault.queued <= target.arrived
         and fault.account in (None, target.account)
         and fault.method in (None, target.method)
         and target.path.startswith(fault.path or "")
@@ -114,7 +119,9 @@ class Faults:
         fields = {name: of.get(name) for name in ("account", "method", "path", "payment_intent", "charge")}
         with self._lock, self._store.write() as db:
             seq = _write(db, {**fields, "kind": kind, "skip": skip, "remaining": count}, options)
-            fault = Fault(seq=seq, kind=kind, skip=skip, remaining=count, options=options, **fields)
+            fault = Fault(
+                seq=seq, kind=kind, skip=skip, remaining=count, options=options, queued=time.monotonic(), **fields
+            )
             self._queue.append(fault)
         return fault
 

@@ -96,7 +96,7 @@ class Provider:
                 decode(exchange.text),
                 ids,
             )
-            exchange.target = self._target(exchange.request, call)
+            exchange.target = self._target(exchange.request, call, entry.started)
             fault = self._meet(exchange, "door")
             if fault:
                 reply = at_the_door(fault, exchange.key)
@@ -121,7 +121,7 @@ class Provider:
             exchange.words.append(f"+{fault.kind}")
         return fault
 
-    def _target(self, request: Request, call: Call) -> Target:
+    def _target(self, request: Request, call: Call, arrived: float) -> Target:
         intent, charge = _named(call, "payment_intent", "pi_"), _named(call, "charge", "ch_")
         if self.faults.by_object or (charge and not intent):
             with self.store.read() as db:
@@ -132,7 +132,7 @@ class Provider:
                 ).fetchone()
             if row:
                 intent, charge = row["id"], row["charge"]
-        return Target(call.account, request.method, request.path, intent, charge)
+        return Target(call.account, request.method, request.path, intent, charge, arrived)
 
     def _with_key(self, exchange: Exchange, served: Operation, call: Call) -> Reply:
         """Answer from the kept result, or run the operation and keep its result."""

@@ -105,13 +105,9 @@ def make(
     """Write a refund whose amount was found refundable, move the money and tell it."""
     _as_test_card(payment, options)
     status = options.get("status", "succeeded")
-    refund_id = new_id("re_3")
-    moved = None
-    if status == "succeeded":
-        moved = balance.move(db, actor, "refund", -amount, payment["currency"], refund_id)
     row = {
         "account": actor.account,
-        "id": refund_id,
+        "id": new_id("re_3"),
         "payment_intent": payment["id"],
         "charge": payment["charge"],
         "amount": amount,
@@ -119,31 +115,39 @@ def make(
         "created": actor.now,
         "status": status,
         "reason": params.get("reason"),
-        "pending_reason": options.get("pending_reason", "processing") if status == "pending" else None,
-        "failure_reason": options.get("failure_reason", "unknown") if status == "failed" else None,
         "instructions_email": params.get("instructions_email"),
         "metadata": json.dumps(merge({}, params.get("metadata", {}))),
-        "balance_transaction": moved,
         "payment_method": payment["payment_method"],
         "customer": payment["customer"],
         "listed_at": actor.now + int(options.get("lag_seconds", 0)),
         "origin": actor.origin,
         "idempotency_key": actor.key,
         "request_id": actor.request_id,
-        "next_status": options.get("next_status"),
-        "next_reason": options.get("failure_reason"),
-        "next_at": actor.now + int(options.get("after_seconds", 0)) if options.get("next_status") else None,
+        **_what_comes(status, options, actor.now),
     }
+    if status == "succeeded":
+        row["balance_transaction"] = balance.move(db, actor, "refund", -amount, payment["currency"], row["id"])
     marks = ", ".join("?" * len(row))
     statement = f"insert into refunds ({', '.join(row)}) values ({marks}) returning *"  # noqa: S608 - fixed names
-    made = db.execute(statement, tuple(row.values())).fetchone()
-    body = render.refund(made)
+    body = render.refund(db.execute(statement, tuple(row.values())).fetchone())
     emit(db, actor, "refund.created", body)
     if status == "failed":
         emit(db, actor, "refund.failed", body)
     else:
         _give_back(db, actor, payment, amount)
     return body
+
+
+def _what_comes(status: str, options: dict[str, Any], now: int) -> dict[str, Any]:
+    """Why it is in its state, and what becomes of it by itself."""
+    comes = options.get("next_status")
+    return {
+        "pending_reason": options.get("pending_reason", "processing") if status == "pending" else None,
+        "failure_reason": options.get("failure_reason", "unknown") if status == "failed" else None,
+        "next_status": comes,
+        "next_reason": options.get("failure_reason"),
+        "next_at": now + int(options.get("after_seconds", 0)) if comes else None,
+    }
 
 
 def _as_test_card(payment: sqlite3.Row, options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ Body = dict[str, Any]
 
 compact = json.JSONEncoder(separators=(",", ":")).encode
 
-_FUNDING = {"card": "credit"}
+_CARD_OPTIONS = {"installments": None, "mandate_options": None, "network": None, "request_three_d_secure": "automatic"}
 
 
 def refund(row: Row) -> Body:
@@ -70,7 +70,7 @@ def _card(row: Row) -> Body:
         "country": "US",
         "exp_month": row["exp_month"],
         "exp_year": row["exp_year"],
-        "funding": _FUNDING["card"],
+        "funding": "credit",
         "installments": None,
         "last4": row["last4"],
         "mandate": None,
@@ -81,12 +81,23 @@ def _card(row: Row) -> Body:
     }
 
 
+def _outcome(*, declined: bool) -> Body:
+    refusal = {"network_status": "declined_by_network", "reason": "generic_decline", "type": "issuer_declined"}
+    consent = {"network_status": "approved_by_network", "reason": None, "type": "authorized"}
+    return {
+        "advice_code": None,
+        "network_advice_code": None,
+        "network_decline_code": None,
+        "risk_level": "normal",
+        "seller_message": "The bank declined the payment." if declined else "Payment complete.",
+        **(refusal if declined else consent),
+    }
+
+
 def charge(row: Row) -> Body:
     """The charge of a payment. Refunds are not embedded unless expanded (§5)."""
     failure = json.loads(row["charge_failure"]) if row["charge_failure"] else None
     captured = row["status"] == "succeeded"
-    declined = {"network_status": "declined_by_network", "reason": "generic_decline", "type": "issuer_declined"}
-    approved = {"network_status": "approved_by_network", "reason": None, "type": "authorized"}
     return {
         "id": row["charge"],
         "object": "charge",
@@ -112,14 +123,7 @@ def charge(row: Row) -> Body:
         "livemode": False,
         "metadata": json.loads(row["charge_metadata"] or row["metadata"]),
         "on_behalf_of": None,
-        "outcome": {
-            "advice_code": None,
-            "network_advice_code": None,
-            "network_decline_code": None,
-            "risk_level": "normal",
-            "seller_message": "The bank declined the payment." if failure else "Payment complete.",
-            **(declined if failure else approved),
-        },
+        "outcome": _outcome(declined=failure is not None),
         "paid": failure is None,
         "payment_intent": row["id"],
         "payment_method": row["payment_method"],
@@ -171,14 +175,7 @@ def payment_intent(row: Row) -> Body:
         "on_behalf_of": None,
         "payment_method": None if failure else row["payment_method"],
         "payment_method_configuration_details": None,
-        "payment_method_options": {
-            "card": {
-                "installments": None,
-                "mandate_options": None,
-                "network": None,
-                "request_three_d_secure": "automatic",
-            }
-        },
+        "payment_method_options": {"card": {**_CARD_OPTIONS}},
         "payment_method_types": ["card"],
         "processing": None,
         "receipt_email": row["receipt_email"],

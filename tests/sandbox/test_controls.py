@@ -10,6 +10,7 @@ import requests
 
 from sandbox.client import Running, SandboxRefusedError
 from tests.sandbox.shop import SPEC, CheckedClient, Shop, refused, stripe_client
+from tests.sandbox.spec import ABSENT
 
 
 def plain(sandbox: Running, method: str, path: str, **more: Any) -> requests.Response:
@@ -136,7 +137,7 @@ def test_the_journal_shows_that_two_calls_were_alike_and_that_none_was_made(shop
 
 def test_what_the_sdk_sent_is_what_the_specification_takes(shop: Shop, sandbox: Running) -> None:
     if SPEC is None:
-        pytest.skip("Stripe's OpenAPI document is not at hand")
+        pytest.skip(ABSENT)
     payment = shop.pay(metadata={"order": "R-1"})
     shop.refund(payment, 100, metadata={"intent": "I-1", "case": "C-1"}, reason="requested_by_customer")
     shop.v1.refunds.list({"payment_intent": payment.id, "created": {"gte": 5}, "limit": 100, "expand": ["data.charge"]})

@@ -64,7 +64,7 @@ def test_without_a_shared_key_the_same_race_makes_eight_refunds(sandbox: Running
 
 def test_while_the_first_call_runs_the_key_is_in_use_and_later_replays(shop: Shop, sandbox: Running) -> None:
     payment = shop.pay()
-    sandbox.fault("delay_before", ms=600, path="/v1/refunds")
+    sandbox.fault("delay_before", ms=1000, path="/v1/refunds")
     first: list[Any] = []
     running = threading.Thread(target=lambda: first.append(shop.refund(payment, 100, "slow")))
     running.start()
