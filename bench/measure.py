@@ -1,0 +1,116 @@
+"""Running one measure and its counterpart in turn, and writing down what came out."""
+
+import json
+import re
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from demo.postgres import EmbeddedPostgres
+
+RUNS = 3
+
+
+@dataclass(frozen=True)
+class Result:
+    """`value` and `against_value` are medians of `runs` and of their counterparts, in `unit`; `mark` None: none is set."""
+
+    name: str
+    value: float
+    unit: str
+    against: str
+    against_value: float
+    mark: float | None
+    runs: tuple[float, ...]
+    against_runs: tuple[float, ...] = field(default=())
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.against_value
+
+    def line(self) -> str:
+        """One line of the table, with the spread of both sides."""
+        spread = f"{min(self.runs):,.0f}–{max(self.runs):,.0f}"
+        other = f"{min(self.against_runs):,.0f}–{max(self.against_runs):,.0f}"
+        mark = "" if self.mark is None else f"  mark ≥ {self.mark} {'met' if self.ratio >= self.mark else 'MISSED'}"
+        return (
+            f"  {self.name:<44} {self.value:>9,.0f} {self.unit} ({spread})\n"
+            f"    against {self.against:<34} {self.against_value:>9,.0f} {self.unit} ({other})   ratio {self.ratio:.2f}{mark}"
+        )
+
+
+def side_by_side(
+    name: str,
+    unit: str,
+    ours: Callable[[], float],
+    against: str,
+    theirs: Callable[[], float],
+    mark: float | None = None,
+) -> Result:
+    """Warms both sides up once, then measures them alternately RUNS times."""
+    ours()
+    theirs()
+    runs, others = [], []
+    for _ in range(RUNS):
+        runs.append(ours())
+        others.append(theirs())
+    return Result(
+        name, statistics.median(runs), unit, against, statistics.median(others), mark, tuple(runs), tuple(others)
+    )
+
+
+def write(results: Sequence[Result], path: Path) -> None:
+    """`{name: {value, unit, against, against_value, ratio, mark, runs}}`."""
+    document = {
+        result.name: {
+            "value": result.value, "unit": result.unit, "against": result.against, "against_value": result.against_value,
+            "ratio": round(result.ratio, 4), "mark": result.mark, "runs": list(result.runs),
+        }
+        for result in results
+    }  # fmt: skip
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def per_second(count: int, threads: int, work: Callable[[int], None]) -> float:
+    """Runs `work(0…count-1)` on `threads` threads released together; how many a second."""
+    barrier = threading.Barrier(threads + 1)
+    failures: list[BaseException] = []
+
+    def run(first: int) -> None:
+        barrier.wait()
+        try:
+            for number in range(first, count, threads):
+                work(number)
+        except Exception as failure:  # noqa: BLE001 told below, in the thread that measures
+            failures.append(failure)
+
+    started = [threading.Thread(target=run, args=(first,)) for first in range(threads)]
+    for thread in started:
+        thread.start()
+    barrier.wait()
+    began = time.perf_counter()
+    for thread in started:
+        thread.join()
+    took = time.perf_counter() - began
+    if failures:
+        raise failures[0]
+    return count / took
+
+
+def pgbench(server: EmbeddedPostgres, url: str, script: str, clients: int, seconds: int = 4) -> float:
+    """Transactions a second of a pgbench script on the same server, `clients` connections."""
+    path = Path("build") / "pgbench.sql"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(script, encoding="utf-8")
+    command = [str(server.program("pgbench")), "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds),
+               "-f", str(path), url.replace("postgresql+psycopg://", "postgresql://")]  # fmt: skip
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"tps = ([0-9.]+) \(without", output)
+    if found is None:
+        raise RuntimeError(f"pgbench said nothing about its rate: {output[-300:]}")
+    return float(found[1])
