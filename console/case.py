@@ -1,0 +1,272 @@
+"""One case: its page, its photos, notes, and the acts that decide nothing about money: reject, work out again, close."""
+
+import hashlib
+import hmac
+from typing import Any, Final
+from uuid import UUID
+
+from flask import Blueprint, Response, request, url_for
+from sqlalchemy import Connection
+from wtforms import RadioField, TextAreaField
+from wtforms.validators import InputRequired, Length
+
+from console import case_cards as cards
+from console import words
+from console.access import current, permission, polling, reading, writing
+from console.case_cards import CaseRows
+from console.forms import ConsoleForm, kept_note, new_operation
+from console.fragments import asked_for_part, nothing_new, page, say, see_other
+from console.log import log
+from console.operations import first_result, keep_result, operation_id
+from console.timeline import timeline
+from ledger import caps, cases
+from ledger.assessment import work_out_again
+from ledger.closing import close_rest
+from ledger.errors import NotFound
+from ledger.fingerprint import evidence_digest
+from ledger.notes import MOST_CHARACTERS, add_note
+from ledger.queries import case as read
+from ledger.states import LIVE
+
+blueprint = Blueprint("case", __name__, url_prefix="/<merchant_slug>")
+
+ALL_EVENTS: Final = 2000
+_EXTENSIONS: Final = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+
+
+class NoteForm(ConsoleForm):
+    """A person's own words about the case."""
+
+    note = TextAreaField("Note", validators=[InputRequired("Write the note first"), Length(max=MOST_CHARACTERS)])
+
+
+class RejectForm(ConsoleForm):
+    """Why the case is closed without paying."""
+
+    reason = RadioField(
+        "Why is it rejected?", choices=list(words.REJECT_REASONS.items()), validators=[InputRequired("Choose why")]
+    )
+
+
+@blueprint.get("/cases/<uuid:case_id>")
+@permission("see_cases")
+def show(case_id: UUID) -> Response:
+    """The whole case; the part `timeline_list` for the longer history."""
+    with reading() as db:
+        return page("case.html", "timeline_list", **_case_page(db, case_id, NoteForm(note=kept_note())))
+
+
+@blueprint.get("/cases/<uuid:case_id>/stale")
+@polling
+@permission("see_cases")
+def stale(case_id: UUID) -> Response:
+    """204 while nothing happened since the page was read; else what did."""
+    if not asked_for_part():
+        return show(case_id)
+    with reading() as db:
+        last = read.read_events(db, current.merchant_id, case_id, most=1)
+        if not last:
+            raise NotFound
+        if str(last[0].number) == request.args.get("seen"):
+            return nothing_new()
+        return page("case.html", "stale", case={"stale": cards.stale(case_id, last[0]), "stale_url": ""})
+
+
+@blueprint.get("/photos/<uuid:photo_id>")
+@permission("see_cases")
+def photo(photo_id: UUID) -> Response:
+    """The bytes of one photo, if they are those that were stored (S59)."""
+    with reading() as db:
+        found = read.read_photo(db, current.merchant_id, photo_id)
+    if not hmac.compare_digest(hashlib.sha256(found.content).digest(), found.sha256):
+        log.error("photo_changed", kind="photo", merchant=current.slug)
+        raise NotFound
+    response = Response(found.content, content_type=found.content_type)
+    response.headers["Content-Disposition"] = f'inline; filename="{photo_id}.{_EXTENSIONS[found.content_type]}"'
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
+
+
+@blueprint.post("/cases/<uuid:case_id>/notes")
+@permission("write_note")
+def note(case_id: UUID) -> Response:
+    """Adds a note; the same form again adds none."""
+    form = NoteForm()
+    if not form.validate():
+        with reading() as db:
+            return page("case.html", status=422, **_case_page(db, case_id, form))
+    with writing() as db:
+        add_note(
+            db,
+            current.merchant_id,
+            case_id,
+            current.staff_id,
+            operation_id(str(form.operation.data)),
+            str(form.note.data),
+        )
+    say("ok", "Note added.")
+    return see_other("case.show", case_id=case_id)
+
+
+@blueprint.get("/cases/<uuid:case_id>/rejection")
+@permission("reject")
+def rejection(case_id: UUID) -> Response:
+    """Asks for the reason."""
+    with reading() as db:
+        return page("reject.html", **_reject_page(db, case_id, RejectForm()))
+
+
+@blueprint.post("/cases/<uuid:case_id>/rejection")
+@permission("reject")
+def reject(case_id: UUID) -> Response:
+    """Closes the case without paying; its units are free again."""
+    form = RejectForm()
+    if not form.validate():
+        with reading() as db:
+            return page("reject.html", status=422, **_reject_page(db, case_id, form))
+    with writing() as db:
+        case = cases.reject(db, current.merchant_id, case_id, current.actor, form.reason.data)
+    say("ok", f"Case {words.case_reference(case.number)} is rejected.", "Nothing was paid. Its units are free again.")
+    return see_other("case.show", case_id=case_id)
+
+
+@blueprint.post("/cases/<uuid:case_id>/entitlements")
+@permission("propose")
+def work_out(case_id: UUID) -> Response:
+    """Works the amount out anew and asks for its approval by another person; the same form again changes nothing."""
+    form = ConsoleForm()
+    form.require()
+    operation = str(form.operation.data)
+    with writing() as db:
+        earlier = first_result(db, operation)
+        if earlier is None:
+            work_out_again(db, current.merchant_id, case_id, current.actor)
+            keep_result(db, operation, {})
+    say("ok", "Worked out again.", "You asked for it, so another person approves what is proposed.")
+    return see_other("case.show", case_id=case_id)
+
+
+@blueprint.post("/cases/<uuid:case_id>/closing")
+@permission("reject")
+def close(case_id: UUID) -> Response:
+    """The rest is not coming: the case closes with what was paid."""
+    ConsoleForm().require()
+    with writing() as db:
+        case = close_rest(db, current.merchant_id, case_id, current.actor)
+    say(
+        "ok",
+        f"Case {words.case_reference(case.number)} is closed.",
+        "What was paid stays; the other units are free again.",
+    )
+    return see_other("case.show", case_id=case_id)
+
+
+def read_case(db: Connection, case_id: UUID, most_events: int = read.MOST_EVENTS) -> CaseRows:
+    """Every row of the case page. Raises NotFound."""
+    merchant_id = current.merchant_id
+    head = read.read_head(db, merchant_id, case_id)
+    return CaseRows(
+        head=head,
+        lines=read.read_lines(db, merchant_id, case_id),
+        conversations=read.read_conversations(db, merchant_id, case_id),
+        findings=read.read_findings(db, merchant_id, case_id),
+        photos=read.read_photos(db, merchant_id, case_id),
+        entitlement=read.read_entitlement(db, merchant_id, case_id),
+        intents=read.read_intents(db, merchant_id, case_id),
+        earlier=read.read_earlier(db, merchant_id, head),
+        events=read.read_events(db, merchant_id, case_id, most_events),
+        caps=caps.today(db, merchant_id),
+        evidence_digest=evidence_digest(db, merchant_id, case_id),
+    )
+
+
+def _case_page(db: Connection, case_id: UUID, form: NoteForm) -> dict[str, Any]:
+    everything = request.args.get("events") == "all"
+    rows = read_case(db, case_id, ALL_EVENTS if everything else read.MOST_EVENTS)
+    more = not everything and len(rows.events) == read.MOST_EVENTS
+    return {
+        "case": cards.case_head(rows, None),
+        "place": None,
+        "four": cards.four_things(rows),
+        "claim": cards.claim(rows),
+        "evidence": cards.evidence(rows),
+        "entitlement": cards.entitlement(rows),
+        "no_entitlement_text": cards.no_entitlement(rows),
+        "earlier": cards.earlier(rows),
+        "signals": cards.signals(rows),
+        "intent": cards.intent_card(rows),
+        "no_intent_text": _no_intent(rows),
+        "others": cards.other_intents(rows),
+        "actions": _actions(rows),
+        "timeline": timeline(rows.events),
+        "timeline_more_url": url_for("case.show", case_id=case_id, events="all") if more else None,
+        "notes": read.read_notes(db, current.merchant_id, case_id),
+        "note_form": form if current.may("write_note") else None,
+        "note_url": url_for("case.note", case_id=case_id),
+    }
+
+
+def _no_intent(rows: CaseRows) -> str:
+    if rows.head.stage == "rejected":
+        return "The case was rejected."
+    if rows.head.blocked:
+        return "None is proposed while the figures of the order are in question."
+    return "One is proposed by itself when an amount is owed."
+
+
+def _actions(rows: CaseRows) -> dict[str, Any]:
+    intent, head = rows.intent, rows.head
+    main, blocked = None, ""
+    if intent is not None and intent.state != "proposed":
+        main = {"kind": "decision", "url": url_for("decision.show", intent_id=intent.intent_id), "operation": ""}
+    if intent is not None and intent.state == "proposed":
+        blocked = cards.blocked_text(intent, head.opened_by)
+        if current.may("approve") and not blocked:
+            main = {"kind": "confirm", "url": url_for("confirm.show", intent_id=intent.intent_id), "operation": ""}
+    elif current.may("propose") and _may_ask_again(rows):
+        url = url_for("case.work_out", case_id=head.case_id)
+        main = {"kind": "propose", "url": url, "operation": new_operation()}
+    return {"main": main, "blocked": blocked, "more": _more(rows)}
+
+
+def _may_ask_again(rows: CaseRows) -> bool:
+    """Money is owed and nothing asks for it: the last refund was refused, or came back."""
+    owed = rows.entitlement is not None and rows.entitlement.payable_minor > 0
+    live = any(intent.state in LIVE for intent in rows.intents)
+    return owed and not live and not rows.head.blocked and rows.head.stage in ("refused", "came_back", "needs_person")
+
+
+def _more(rows: CaseRows) -> list[dict[str, Any]]:
+    head, states = rows.head, [intent.state for intent in rows.intents]
+    live, paid = any(state in LIVE for state in states), "succeeded" in states
+    unsent = all(state not in ("submitting", "unknown", "pending", "needs_review") for state in states)
+    if head.closed_at is not None:
+        return []
+    found = []
+    if current.may("report_goods"):
+        found.append(_act("Report what arrived…", "goods_in.report", head.case_id, method="get"))
+    if current.may("propose") and unsent:
+        found.append(_act("Work out again", "case.work_out", head.case_id))
+    if current.may("reject") and paid and not live:
+        found.append(_act("Close the rest: it is not coming", "case.close", head.case_id, danger=True))
+    if current.may("reject") and not paid and unsent:
+        found.append(_act("Reject this case…", "case.rejection", head.case_id, method="get", danger=True))
+    return found
+
+
+def _act(label: str, endpoint: str, case_id: UUID, *, method: str = "post", danger: bool = False) -> dict[str, Any]:
+    operation = new_operation() if method == "post" else ""
+    url = url_for(endpoint, case_id=case_id)
+    return {"label": label, "url": url, "method": method, "operation": operation, "danger": danger}
+
+
+def _reject_page(db: Connection, case_id: UUID, form: RejectForm) -> dict[str, Any]:
+    head = read.read_head(db, current.merchant_id, case_id)
+    return {
+        "form": form,
+        "action_url": url_for("case.reject", case_id=case_id),
+        "case_reference": words.case_reference(head.number),
+        "case_url": url_for("case.show", case_id=case_id),
+        "customer": words.customer(head.customer),
+        "summary": f"order {head.order_ref}, {head.announced} announced, {head.received} received",
+    }

@@ -1,0 +1,202 @@
+"""Opening a return at the counter: find the order, choose lines and quantities, say why. The same request joins (DESIGN §2)."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from flask import Blueprint, Response, request, url_for
+from sqlalchemy import Connection
+from wtforms import HiddenField, SelectField, StringField, TextAreaField
+from wtforms.validators import AnyOf, InputRequired, Length
+
+from console import words
+from console.access import current, permission, reading, writing
+from console.counter_pages import ask_page, order_page, refused_page
+from console.forms import ConsoleForm
+from console.fragments import page, say, see_other
+from console.log import log
+from console.operations import Result, first_result, keep_result
+from ledger.cases import Opened, ReturnRequest, open_return
+from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, NotFound
+from ledger.queries.orders import OrderAtCounter, find_orders, read_order
+
+blueprint = Blueprint("counter", __name__, url_prefix="/<merchant_slug>/counter")
+
+LONGEST_SEARCH: Final = 120
+# A form has at most 200 parts; an order with more lines than this goes through the API.
+MOST_LINES: Final = 150
+
+
+class ReturnForm(ConsoleForm):
+    """What the clerk types; one quantity field for each line of the order is added by `_form`."""
+
+    reason = SelectField(
+        "Reason given",
+        choices=[("", "Choose one"), *((code, words.sentence(text)) for code, text in words.REASONS.items())],
+        validators=[InputRequired("Choose the reason the customer gives")],
+    )
+    conversation = StringField(
+        "Conversation", description="Ticket or call, if there was one", validators=[Length(max=120)]
+    )
+    note = TextAreaField("What the customer says", validators=[Length(max=2000)])
+    answer = HiddenField(validators=[AnyOf(["", "existing", "separate"], message="Choose what the customer said")])
+
+
+@blueprint.get("/")
+@permission("open_return")
+def index() -> Response:
+    """Finds orders by their number or the customer's e-mail."""
+    text = request.args.get("q", "").replace("\0", "").strip()[:LONGEST_SEARCH]
+    with reading() as db:
+        found = find_orders(db, current.merchant_id, text) if text else []
+        if "@" in text:
+            log.info("customer_searched", staff_id=current.staff_id, merchant=current.slug, count=len(found))
+        return page("counter.html", **_search(text, found))
+
+
+@blueprint.get("/orders/<uuid:order_id>")
+@permission("open_return")
+def order(order_id: UUID) -> Response:
+    """The lines of one order, to choose from."""
+    with reading() as db:
+        found = read_order(db, current.merchant_id, order_id)
+        return page("counter.html", **order_page(found, _form(found), {}, []))
+
+
+@blueprint.post("/orders/<uuid:order_id>")
+@permission("open_return")
+def open_at_counter(order_id: UUID) -> Response:
+    """Opens the return or joins it to the open case; the same form again lands on the same case."""
+    with reading() as db:
+        found = read_order(db, current.merchant_id, order_id)
+    form = _form(found)
+    lines, errors = _quantities(found, form)
+    if not form.validate() or errors or not lines:
+        whole = [] if errors or lines else ["Say how many units of at least one line come back."]
+        return _again(order_id, form, errors, whole, 422)
+    try:
+        with writing() as db:
+            earlier = first_result(db, str(form.operation.data))
+            opened = None if earlier else _open(db, found, form, lines)
+    except LedgerError as refused:
+        return _refused(order_id, form, refused)
+    return _to_case(opened, earlier)
+
+
+def _open(db: Connection, found: OrderAtCounter, form: ReturnForm, lines: tuple[tuple[str, int], ...]) -> Opened:
+    operation = str(form.operation.data)
+    opened = open_return(
+        db,
+        current.merchant_id,
+        ReturnRequest(
+            order_ref=found.external_ref,
+            lines=lines,
+            reason=str(form.reason.data),
+            channel="counter",
+            reference=(form.conversation.data or "").strip() or f"counter-{operation}",
+            actor=current.actor,
+            relation={"existing": "existing", "separate": "separate"}.get(form.answer.data or ""),  # type: ignore[arg-type]
+            customer_verified="in person",
+            customer_text=(form.note.data or "").strip(),
+        ),
+    )
+    keep_result(db, operation, {"case_id": str(opened.case_id), "number": opened.number, "status": opened.status})
+    return opened
+
+
+def _to_case(opened: Opened | None, earlier: Result | None) -> Response:
+    """303 to the case a request ended in, and what became of it."""
+    if opened is None:
+        first = earlier.answer if earlier else {}
+        reference = words.case_reference(first["number"])
+        if earlier and earlier.same:
+            say("ok", f"Case {reference} was opened by this form already.", "Your second click changed nothing.")
+        else:
+            say(
+                "warn",
+                f"This form had opened case {reference} already.",
+                "What you changed on it afterwards was not taken.",
+            )
+        return see_other("case.show", case_id=first["case_id"])
+    reference = words.case_reference(opened.number)
+    if opened.status == "opened":
+        say("ok", f"Case {reference} is open.", "The warehouse reports what arrives, then someone approves.")
+    else:
+        say(
+            "info", f"This joined case {reference}.", "The same units were asked for already; nothing was opened twice."
+        )
+    return see_other("case.show", case_id=opened.case_id)
+
+
+def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response:
+    """The page for each refusal; everything that was typed is kept. Others go to the usual error page."""
+    with reading() as db:
+        found = read_order(db, current.merchant_id, order_id)
+        match refused:
+            case AlreadyRefunded():
+                return page("already_refunded.html", status=409, refused=refused_page(found, refused.facts))
+            case AskCustomer():
+                unanswered = "answer" not in request.form
+                error = "Choose what the customer said" if unanswered else ""
+                return page("counter_ask.html", status=409, ask=ask_page(found, form, refused.facts), ask_error=error)
+            case MoreThanLeft() | BadInput() | NotFound():
+                errors, whole = _line_errors(found, refused)
+                status = 422 if isinstance(refused, BadInput) else 409
+                return page("counter.html", status=status, **order_page(found, form, errors, whole))
+    raise refused
+
+
+def _line_errors(found: OrderAtCounter, refused: LedgerError) -> tuple[dict[int, str], list[str]]:
+    position = {line.line_ref: line.position for line in found.lines}
+    errors = {
+        position[fact["line"]]: f"only {fact['left']} of {fact['bought']} left"
+        for fact in refused.facts.get("lines", [])
+        if isinstance(refused, MoreThanLeft) and fact["asked"] > fact["left"]
+    }
+    named = [case["case"] for case in refused.facts.get("cases", [])]
+    also = f" Open requests: {', '.join(named)}." if named else ""
+    return errors, [f"{refused.sentence}{also}"]
+
+
+def _again(order_id: UUID, form: ReturnForm, errors: dict[int, str], whole: list[str], status: int) -> Response:
+    with reading() as db:
+        found = read_order(db, current.merchant_id, order_id)
+        return page("counter.html", status=status, **order_page(found, form, errors, whole))
+
+
+def _form(found: OrderAtCounter) -> ReturnForm:
+    """The form with a quantity field for each line that is offered."""
+    fields = {f"quantity_{line.position}": StringField() for line in offered(found)}
+    made: ReturnForm = type("ReturnFormOfOrder", (ReturnForm,), fields)()
+    return made
+
+
+def offered(found: OrderAtCounter) -> list[Any]:
+    """The lines the form offers: those with units left, as far as a form can hold them."""
+    return [line for line in found.lines if line.taken < line.quantity or found.open_case_id is not None][:MOST_LINES]
+
+
+def _quantities(found: OrderAtCounter, form: ReturnForm) -> tuple[tuple[tuple[str, int], ...], dict[int, str]]:
+    """What was typed per line: (line reference, quantity), and by position what is no whole number."""
+    lines, errors = [], {}
+    for line in offered(found):
+        text = (form[f"quantity_{line.position}"].data or "").strip()
+        if not text or text == "0":
+            continue
+        if not (text.isascii() and text.isdigit()):
+            errors[line.position] = "write a whole number"
+        else:
+            lines.append((line.line_ref, int(text)))
+    return tuple(lines), errors
+
+
+def _search(text: str, found: list[Any]) -> dict[str, Any]:
+    orders = [
+        {
+            "reference": order.external_ref, "url": url_for("counter.order", order_id=order.order_id),
+            "customer": words.customer(order.customer), "placed_at": order.placed_at, "paid_minor": order.paid_minor,
+            "currency": order.currency, "lines_text": words.counted(order.lines, "line", "lines"),
+        }
+        for order in found
+    ]  # fmt: skip
+    find = {"url": url_for("counter.index"), "q": text, "searched": bool(text), "orders": orders}
+    return {"find": find, "order": None, "form": None, "form_errors": [], "action_url": ""}

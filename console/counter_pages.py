@@ -1,0 +1,121 @@
+"""What the counter's pages show: the lines of an order, the question to the customer, and the refusal that explains itself."""
+
+from typing import Any
+
+from flask import url_for
+from wtforms import Form
+
+from console import words
+from ledger.queries.orders import OrderAtCounter, OrderLine
+
+
+def order_page(found: OrderAtCounter, form: Form, errors: dict[int, str], whole: list[str]) -> dict[str, Any]:
+    """templates/counter.html with an order open. `errors` by the line's position, `whole` about the request."""
+    opened = None
+    if found.open_case_id is not None and found.open_case_number is not None:
+        url = url_for("case.show", case_id=found.open_case_id)
+        opened = {"reference": words.case_reference(found.open_case_number), "url": url}
+    return {
+        "find": {"url": url_for("counter.index"), "q": "", "searched": False, "orders": []},
+        "order": {
+            "reference": found.external_ref, "customer": words.customer(found.customer), "placed_at": found.placed_at,
+            "paid_minor": found.paid_minor, "currency": found.currency, "open_case": opened,
+            "lines": [_line(line, form, errors.get(line.position, "")) for line in found.lines],
+        },
+        "form": form,
+        "form_errors": whole,
+        "action_url": url_for("counter.open_at_counter", order_id=found.order_id),
+    }  # fmt: skip
+
+
+def _line(line: OrderLine, form: Form, error: str) -> dict[str, Any]:
+    name = f"quantity_{line.position}"
+    offered = name in form
+    title = line.title or line.sku or line.line_ref
+    value = str(form[name].data or "") if offered else ""
+    even = line.gross_minor % line.quantity == 0
+    return {
+        "number": line.position, "title": title, "sku": line.sku, "bought": line.quantity, "taken": line.taken,
+        "left": line.quantity - line.taken, "offered": offered, "each_minor": line.gross_minor // line.quantity if even else None,
+        "quantity": {"name": name, "label": f"Units of {title} to return", "value": value, "error": error},
+    }  # fmt: skip
+
+
+def ask_page(found: OrderAtCounter, form: Form, facts: dict[str, Any]) -> dict[str, Any]:
+    """The `ask` of templates/counter_ask.html: what is there already, and the typed request carried along."""
+    touched = [line for line in facts["lines"] if line["in_open_cases"] or line["refunded"]]
+    left = "; ".join(
+        f"{line['left']} of {line['bought']} units {'is' if line['left'] == 1 else 'are'} left" for line in touched
+    )
+    several = len(facts["cases"]) > 1
+    taken = sum(line["in_open_cases"] for line in touched)
+    held = "some of these units" if several else words.counted(taken, "unit of this line", "units of this line")
+    hidden = [
+        (field.name, str(field.data))
+        for field in form
+        if field.data and field.name not in ("answer", "operation", "csrf_token")
+    ]
+    return {
+        "left_text": f"{left}.",
+        "order_reference": found.external_ref,
+        "title": ", ".join(line["title"] or line["line"] for line in touched),
+        "customer": words.customer(found.customer),
+        "cases": [_known_case(case, held) for case in facts["cases"]]
+        + [_known_refund(refund, {line["line"] for line in touched}) for refund in facts["refunds"]],
+        "hidden": hidden,
+        "url": url_for("counter.open_at_counter", order_id=found.order_id),
+        "operation": form["operation"].data,
+        "back_url": url_for("counter.order", order_id=found.order_id),
+    }
+
+
+def _known_case(case: dict[str, Any], units_text: str) -> dict[str, Any]:
+    url = url_for("case.show", case_id=case["case_id"])
+    return {"reference": case["case"], "url": url, "opened_at": case["opened_at"], "channel": words.channel(case["channel"]),
+            "units_text": units_text, "badge": words.case_badge(case["stage"])}  # fmt: skip
+
+
+def _known_refund(refund: dict[str, Any], lines: set[str]) -> dict[str, Any]:
+    url = url_for("case.show", case_id=refund["case_id"])
+    return {"reference": words.case_reference(refund["case_number"]), "url": url, "opened_at": refund["state_at"],
+            "channel": words.channel(refund["channel"]), "units_text": words.units(_spans(refund, lines)),
+            "badge": {"state": refund["state"], "text": ""}}  # fmt: skip
+
+
+def refused_page(found: OrderAtCounter, facts: dict[str, Any]) -> dict[str, Any]:
+    """The `refused` of templates/already_refunded.html, with the person's name: this is the merchant's own staff (P18)."""
+    asked = facts["lines"]
+    gone = [line for line in asked if not line["left"]] or asked
+    lines = {line["line"] for line in gone}
+    return {
+        "order_reference": found.external_ref,
+        "customer": words.customer(found.customer),
+        "title": ", ".join(line["title"] or line["line"] for line in gone),
+        "units_text": ", ".join(words.counted(line["asked"], "unit", "units") for line in gone),
+        "refunds": [_refund(refund, lines) for refund in reversed(facts["refunds"])],
+        "left": sum(line["left"] for line in gone),
+        "back_url": url_for("counter.order", order_id=found.order_id),
+    }
+
+
+def _refund(refund: dict[str, Any], lines: set[str]) -> dict[str, Any]:
+    spans = _spans(refund, lines)
+    return {
+        "units_text": words.sentence(words.units(spans)),
+        "single": sum(b - a for a, b in spans) == 1,
+        "amount_minor": refund["amount_minor"],
+        "currency": refund["currency"],
+        "destination": words.destination(
+            refund["destination_kind"], refund["destination_brand"], refund["destination_last4"]
+        ),
+        "at": refund["state_at"],
+        "channel": words.channel(refund["channel"]),
+        "by": refund["approver_name"] or "nobody named",
+        "reference": words.refund_reference(refund["number"]),
+        "url": url_for("decision.show", intent_id=refund["intent_id"]),
+        "state": refund["state"],
+    }
+
+
+def _spans(refund: dict[str, Any], lines: set[str]) -> list[tuple[int, int]]:
+    return [(unit["from"], unit["to"]) for unit in refund["units"] if unit["line"] in lines]

@@ -1,0 +1,175 @@
+"""The receipt of one refund's decision, and calling it back before it is sent."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from flask import Blueprint, Response, request, url_for
+from sqlalchemy import Connection
+
+from console import words
+from console.access import current, permission, reading, writing
+from console.confirm import short_digest, units_text
+from console.forms import ConsoleForm, new_operation
+from console.fragments import page, see_other
+from console.log import log
+from console.timeline import why
+from ledger.caps import today
+from ledger.errors import WrongState
+from ledger.intents import cancel_before_send
+from ledger.queries.caps import business_day
+from ledger.queries.decision import Decision, read_decision, read_refusal
+
+blueprint = Blueprint("decision", __name__, url_prefix="/<merchant_slug>/refunds")
+
+SENT: Final = ("submitting", "unknown", "pending", "needs_review", "succeeded", "failed", "reversed")
+# A state that changes by itself or by the provider: the receipt asks again.
+_MOVES: Final = ("approved", "held", "submitting", "unknown", "pending", "needs_review")
+CANCEL_REASON: Final = "not_yet"
+
+
+@blueprint.get("/<uuid:intent_id>")
+@permission("see_cases")
+def show(intent_id: UUID) -> Response:
+    """The receipt; the part `receipt` for a page that waits."""
+    with reading() as db:
+        return page("decision.html", "receipt", **_page(db, read_decision(db, current.merchant_id, intent_id)))
+
+
+@blueprint.post("/<uuid:intent_id>/withdrawal")
+@permission("withdraw")
+def withdraw(intent_id: UUID) -> Response:
+    """Calls the refund back before it is sent. One that has left stays as it is, and the receipt says so."""
+    ConsoleForm().require()
+    try:
+        with writing() as db:
+            cancel_before_send(db, current.merchant_id, intent_id, current.actor, CANCEL_REASON)
+    except WrongState:
+        return see_other("decision.show", intent_id=intent_id, result="too_late")
+    log.info("withdrawn", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    return see_other("decision.show", intent_id=intent_id, result="cancelled")
+
+
+def _page(db: Connection, decision: Decision) -> dict[str, Any]:
+    return {
+        "decision": receipt(db, decision),
+        "already": _already(decision),
+        "result": _result(decision),
+        "next": {"url": url_for("queue.next_case", after=decision.case_id), "text": "The ready case that is due next"},
+    }
+
+
+def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
+    """The `decision` of templates/decision.html."""
+    units = units_text(db, decision)
+    digest = bytes(decision.fingerprint).hex() if decision.fingerprint else ""
+    return {
+        "reference": words.refund_reference(decision.number),
+        "case_reference": words.case_reference(decision.case_number),
+        "case_url": url_for("case.show", case_id=decision.case_id),
+        "state": decision.state,
+        "state_text": f"Held: {why(decision.state_reason)}" if decision.state == "held" else "",
+        "amount_minor": decision.amount_minor,
+        "currency": decision.currency,
+        "destination": words.destination(
+            decision.destination_kind, decision.destination_brand, decision.destination_last4
+        ),
+        "customer": words.customer(decision.customer),
+        "order_text": f"{decision.order_ref}, {units}",
+        "units_text": words.sentence(units),
+        "asked_by": decision.requester_name,
+        "asked_at": decision.created_at,
+        "policy": f"{decision.policy_id}@{decision.policy_version}",
+        "entitlement_version": decision.entitlement_n,
+        **_approval(decision),
+        "fingerprint": digest,
+        "fingerprint_short": short_digest(digest) if digest else "none before an approval",
+        "provider_key": decision.provider_key if decision.approval_id else "",
+        "provider_reference": decision.provider_refund_ref or "",
+        **_times(decision),
+        "cancel": _cancel(decision),
+        "held": _held(db, decision),
+        "unknown": _unknown(decision),
+        "failure_text": _failure(db, decision),
+        "answer_by": "",
+        "final": decision.state not in _MOVES,
+        "poll_url": url_for("decision.show", intent_id=decision.intent_id),
+    }
+
+
+def _approval(decision: Decision) -> dict[str, Any]:
+    return {
+        "approved_by": decision.approver_name or "",
+        "approved_at": decision.approved_at,
+        "approval_text": "signed in",
+        "approval_reference": str(decision.approval_id) if decision.approval_id else "",
+        "note": decision.approval_note or "",
+    }
+
+
+def _times(decision: Decision) -> dict[str, Any]:
+    settled = decision.state_at if decision.state in ("succeeded", "reversed", "failed") else None
+    return {
+        "sends_at": decision.due_at if decision.state == "approved" else None,
+        "sent_at": decision.sent_at,
+        "settled_at": settled,
+        "withdrawn_at": decision.state_at if decision.state == "withdrawn" else None,
+        "withdrawn_by": decision.withdrawn_by or "the case changed",
+    }
+
+
+def _cancel(decision: Decision) -> dict[str, Any] | None:
+    """The button, while the refund has not left and this person may call it back."""
+    if decision.state != "approved" or decision.due_at is None or not current.may("withdraw"):
+        return None
+    url = url_for("decision.withdraw", intent_id=decision.intent_id)
+    return {"url": url, "operation": new_operation(), "until": decision.due_at}
+
+
+def _held(db: Connection, decision: Decision) -> dict[str, Any] | None:
+    if decision.state == "approved" and decision.paused_at is not None:
+        return _held_by("pause", since=decision.paused_at, who=decision.paused_by or "", short="refunds are paused")
+    if decision.state != "held":
+        return None
+    if decision.state_reason != "cap":
+        return _held_by("check", since=decision.state_at, short=f"{words.sentence(why(decision.state_reason))}.")
+    day = business_day(db, current.merchant_id)
+    fits = any(
+        cap.currency == decision.currency and cap.limit_minor >= decision.amount_minor
+        for cap in today(db, current.merchant_id)
+    )
+    return _held_by("cap", since=decision.state_at, goes_at=day.ends_at if fits else None, short="by the daily cap")
+
+
+def _held_by(by: str, *, since: datetime, short: str, who: str = "", goes_at: datetime | None = None) -> dict[str, Any]:
+    return {"by": by, "goes_at": goes_at, "since": since, "who": who, "short": short}
+
+
+def _unknown(decision: Decision) -> dict[str, Any] | None:
+    if decision.state not in ("unknown", "needs_review") or decision.sent_at is None:
+        return None
+    return {"sent_at": decision.sent_at, "next_check_at": decision.due_at if decision.state == "unknown" else None}
+
+
+def _failure(db: Connection, decision: Decision) -> str:
+    if decision.state != "failed":
+        return ""
+    return read_refusal(db, current.merchant_id, decision.intent_id) or why(decision.state_reason)
+
+
+def _already(decision: Decision) -> dict[str, Any] | None:
+    """For a submit that came second: whose approval stands, and since when. The rows say it, not the address."""
+    if "already" not in request.args or decision.approved_at is None or decision.state == "withdrawn":
+        return None
+    by_you = decision.approver_id == current.staff_id
+    return {"by_you": by_you, "by": decision.approver_name or "", "at": decision.approved_at}
+
+
+def _result(decision: Decision) -> dict[str, Any] | None:
+    """What came of calling it back, as the rows say it."""
+    asked = request.args.get("result")
+    if asked in ("cancelled", "too_late") and decision.state == "withdrawn":
+        return {"kind": "cancelled", "at": decision.state_at}
+    if asked == "too_late" and decision.state in SENT:
+        return {"kind": "too_late", "at": decision.sent_at or decision.state_at}
+    return None

@@ -1,0 +1,68 @@
+"""The history of a case in words: one sentence for each event of its chain."""
+
+from typing import Any, Final
+
+from console import words
+from console.filters import money
+from ledger.queries.case import Event
+
+_KINDS: Final[dict[str, tuple[str, str]]] = {
+    "case.opened": ("open", "Opened through {channel}"),
+    "conversation.joined": ("chat", "A conversation joined, through {channel}"),
+    "goods.reported": ("box", "Goods reported, {channel}"),
+    "photo.added": ("camera", "A photo was added"),
+    "entitlement.derived": ("bars", "Worked out: {amount}"),
+    "case.blocked": ("lock", "No refund is proposed: the figures of the order are in question"),
+    "case.rejected": ("cross", "Rejected: {why}"),
+    "case.rest_closed": ("minus", "The rest is not coming; closed with what was paid"),
+    "intent.proposed": ("ring", "{refund} proposed: {amount}"),
+    "intent.approved": ("check", "{refund} approved: {amount}"),
+    "intent.held": ("pause", "{refund} held: {why}"),
+    "intent.released": ("check", "{refund} released, goes now"),
+    "intent.submitting": ("send", "{refund} is being sent"),
+    "intent.turned_away": ("clock", "{refund} was turned away by the provider, is sent again"),
+    "intent.unknown": ("question", "{refund} sent, answer not known"),
+    "intent.pending": ("glass", "{refund} accepted, not settled"),
+    "intent.succeeded": ("paid", "{refund} paid"),
+    "intent.failed": ("cross", "{refund} refused by the provider: {why}"),
+    "intent.reversed": ("uturn", "{refund} came back: {why}"),
+    "intent.needs_review": ("person", "{refund} needs a person: {why}"),
+    "intent.withdrawn": ("minus", "{refund} withdrawn: {why}"),
+}
+WHY: Final = {
+    "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
+    "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
+    "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
+    "key_too_old": "its key passed its safe age", "refund_vanished": "the provider no longer lists it",
+    "unlisted_status": "the provider gave a status we do not know", **{k: v.lower() for k, v in words.REJECT_REASONS.items()},
+    **{k: v.lower() for k, v in words.WITHDRAW_REASONS.items()},
+}  # fmt: skip
+
+
+def why(reason: str) -> str:
+    """A reason code in words."""
+    return WHY.get(reason, reason.replace("_", " ").replace(":", ": ") or "no reason was given")
+
+
+def event_text(event: Event) -> str:
+    """One sentence about an event, without who and when."""
+    _, text = _KINDS.get(event.kind, ("info", event.kind.replace(".", " ").replace("_", " ")))
+    return text.format(
+        channel=words.channel(str(event.body.get("channel", ""))),
+        amount=_amount(event.body),
+        refund=words.refund_reference(event.intent_number) if event.intent_number else "A refund",
+        why=why(event.reason),
+    )
+
+
+def timeline(events: list[Event]) -> list[dict[str, Any]]:
+    """Rows of the timeline: {icon, what, by, at}."""
+    return [
+        {"icon": _KINDS.get(event.kind, ("info", ""))[0], "what": event_text(event), "by": event.by, "at": event.at}
+        for event in events
+    ]
+
+
+def _amount(body: dict[str, Any]) -> str:
+    minor = body.get("amount_minor", body.get("total_minor"))
+    return f"{money(int(minor), str(body['currency']))} {body['currency']}" if minor is not None else ""

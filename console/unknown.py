@@ -1,0 +1,199 @@
+"""Refunds that were sent and whose answer is not known, those a person must settle, and those past their time limit.
+
+Nothing here sends again: the reconciler proves absence first, or a person decides.
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from flask import Blueprint, Response, url_for
+from sqlalchemy import Connection
+
+from console import words
+from console.access import current, permission, reading
+from console.filters import age, now
+from console.fragments import page
+from console.timeline import why
+from ledger.errors import NotFound
+from ledger.outbox import KEY_SAFE_HOURS
+from ledger.queries.decision import Try, read_tries
+from ledger.queries.overdue import Overdue, overdue_cases, overdue_intents
+from ledger.queries.unknown import Outcome, read_outcomes
+
+blueprint = Blueprint("unknown", __name__, url_prefix="/<merchant_slug>/unknown")
+
+_HAPPENED: Final = {
+    "submitting": "being sent now", "unknown": "no clear answer", "pending": "accepted, not settled",
+    "needs_review": "a person decides",
+}  # fmt: skip
+_CODES: Final = {
+    "timeout": "no answer in time", "connection": "connection dropped", "worker_gone": "the worker stopped in mid-call",
+    "server_error": "the provider had an error",
+}  # fmt: skip
+_FOUND: Final = {
+    "nothing": ("search", "Asked the provider: it lists no such refund"),
+    "ours": ("check", "Asked the provider: it lists our refund"),
+    "no_answer": ("question", "Asked the provider: no answer"),
+}
+_SENDS: Final = {
+    "": ("send", "Sent, no answer recorded yet"),
+    "confirmed": ("check", "Sent, accepted by the provider"),
+    "refused": ("cross", "Sent, refused by the provider"),
+    "not_accepted": ("clock", "Turned away before it was looked at"),
+    "unknown": ("question", "Sent, no clear answer"),
+}
+
+
+@blueprint.get("/")
+@permission("see_cases")
+def index() -> Response:
+    """The list, with the refund that is not known for longest open beside it."""
+    with reading() as db:
+        outcomes = read_outcomes(db, current.merchant_id)
+        open_one = next((outcome for outcome in outcomes if outcome.state != "needs_review"), None)
+        return page("unknown.html", "outcomes", **_page(db, outcomes, open_one or next(iter(outcomes), None)))
+
+
+@blueprint.get("/<uuid:intent_id>")
+@permission("see_cases")
+def show(intent_id: UUID) -> Response:
+    """The list with one refund open; its decision once it has an answer."""
+    with reading() as db:
+        outcomes = read_outcomes(db, current.merchant_id)
+        one = next((outcome for outcome in outcomes if outcome.intent_id == intent_id), None)
+        if one is None:
+            raise NotFound
+        return page("unknown.html", "outcomes", **_page(db, outcomes, one))
+
+
+def _page(db: Connection, outcomes: list[Outcome], one: Outcome | None) -> dict[str, Any]:
+    waiting = [outcome for outcome in outcomes if outcome.state != "needs_review"]
+    overdue = [*overdue_intents(db, current.merchant_id), *overdue_cases(db, current.merchant_id)]
+    here = url_for("unknown.show", intent_id=one.intent_id) if one else url_for("unknown.index")
+    return {
+        "checked_at": now(),
+        "poll_url": here,
+        "total": {
+            "count_text": words.counted(len(waiting), "refund", "refunds"),
+            "sums_text": words.sums((outcome.currency, outcome.amount_minor) for outcome in waiting),
+        },
+        "outcomes": [_row(outcome, one) for outcome in waiting],
+        "one": _one(db, one) if one else None,
+        "reviews": [_review(outcome) for outcome in outcomes if outcome.state == "needs_review"],
+        "overdue": [_overdue(late) for late in overdue],
+    }
+
+
+def _row(outcome: Outcome, one: Outcome | None) -> dict[str, Any]:
+    return {
+        "reference": words.refund_reference(outcome.number),
+        "url": url_for("unknown.show", intent_id=outcome.intent_id),
+        "decision_url": url_for("decision.show", intent_id=outcome.intent_id),
+        "since": outcome.since,
+        "customer": words.customer(outcome.customer),
+        "destination": _to(outcome),
+        "amount_minor": outcome.amount_minor,
+        "currency": outcome.currency,
+        "what_happened": _what_happened(outcome),
+        "asked_text": words.counted(outcome.looks, "time", "times"),
+        "next_check_at": outcome.next_at,
+        "owner": None,
+        "here": one is not None and outcome.intent_id == one.intent_id,
+    }
+
+
+def _to(outcome: Outcome) -> dict[str, Any]:
+    return words.destination(outcome.destination_kind, outcome.destination_brand, outcome.destination_last4)
+
+
+def _what_happened(outcome: Outcome) -> str:
+    usual = _HAPPENED[outcome.state]
+    return _CODES.get(outcome.last_code, usual) if outcome.state == "unknown" else usual
+
+
+def _one(db: Connection, outcome: Outcome) -> dict[str, Any]:
+    safe = timedelta(hours=KEY_SAFE_HOURS)
+    used = (now() - outcome.approved_at) / safe
+    known, not_known, then = _sentences(outcome)
+    return {
+        "reference": words.refund_reference(outcome.number),
+        "state": outcome.state,
+        "case_reference": words.case_reference(outcome.case_number),
+        "case_url": url_for("case.show", case_id=outcome.case_id),
+        "decision_url": url_for("decision.show", intent_id=outcome.intent_id),
+        "order_reference": outcome.order_ref,
+        "amount_minor": outcome.amount_minor,
+        "currency": outcome.currency,
+        "destination": _to(outcome),
+        "sent_at": outcome.sent_at or outcome.since,
+        "next_check_at": outcome.next_at,
+        "approved_by": outcome.approved_by,
+        "approved_at": outcome.approved_at,
+        "known": known,
+        "not_known": not_known,
+        "next": then,
+        "key": {
+            "value": outcome.provider_key, "minted_at": outcome.approved_at, "safe_until": outcome.approved_at + safe,
+            "safe_hours": KEY_SAFE_HOURS, "age_permille": min(1000, max(0, int(used * 1000))),
+        },
+        "tries": [_try(tried) for tried in read_tries(db, current.merchant_id, outcome.intent_id)],
+        "answer_by": "",
+    }  # fmt: skip
+
+
+def _sentences(outcome: Outcome) -> tuple[str, str, str]:
+    """What we know, what we do not know, what happens next: each as the rows say it."""
+    sent = (
+        f"It was sent {words.counted(outcome.sends, 'time', 'times')} under one key, so the provider acts on it once."
+    )
+    match outcome.state:
+        case "submitting":
+            return (
+                sent,
+                "Whether the provider has it: the call is under way.",
+                "Its answer is recorded, or it is asked about.",
+            )
+        case "pending":
+            listed = f"The provider has it as {outcome.provider_refund_ref}." if outcome.provider_refund_ref else sent
+            return listed, "Whether the bank will take it.", "The provider is asked again until it is settled."
+        case "needs_review":
+            return (
+                sent,
+                f"What became of it: {why(outcome.state_reason)}.",
+                "Two people settle it with the provider's own records.",
+            )
+    return (
+        sent,
+        "Whether the provider acted on it.",
+        "The provider is asked for its list. If the refund is there, it is taken over; else the same key is sent again.",
+    )
+
+
+def _try(tried: Try) -> dict[str, Any]:
+    icon, text = (_SENDS if tried.kind == "attempt" else _FOUND)[tried.outcome]
+    said = _CODES.get(tried.code, tried.code.replace("_", " "))
+    return {"icon": icon, "what": f"{text}: {said}" if said else text, "by": "", "at": tried.at}
+
+
+def _review(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "reference": words.refund_reference(outcome.number),
+        "url": url_for("unknown.show", intent_id=outcome.intent_id),
+        "amount_minor": outcome.amount_minor,
+        "currency": outcome.currency,
+        "destination": _to(outcome),
+        "text": f"{words.sentence(why(outcome.state_reason))}.",
+    }
+
+
+def _overdue(late: Overdue) -> dict[str, Any]:
+    if late.intent_id is None:
+        badge = words.case_badge(late.state)
+        reference, url = words.case_reference(late.number), url_for("case.show", case_id=late.case_id)
+    else:
+        badge = {"state": late.state, "text": ""}
+        reference, url = words.refund_reference(late.number), url_for("decision.show", intent_id=late.intent_id)
+    over = f"{age(late.since)} past its limit"
+    return {"reference": reference, "url": url, "state": badge["state"], "state_text": badge["text"], "text": over,
+            "owner_text": f"Owner: {late.owner}."}  # fmt: skip
