@@ -108,7 +108,7 @@ def _decide(raise_id: UUID, *, granted: bool) -> Response:
 
 def _form(db: Connection) -> RaiseForm:
     form = RaiseForm()
-    form.currency.choices = [(cap.currency, cap.currency) for cap in caps.today(db, current.merchant_id)]
+    form.currency.choices = words.choices({cap.currency: cap.currency for cap in caps.today(db, current.merchant_id)})
     return form
 
 

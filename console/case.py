@@ -44,7 +44,7 @@ class RejectForm(ConsoleForm):
     """Why the case is closed without paying."""
 
     reason = RadioField(
-        "Why is it rejected?", choices=list(words.REJECT_REASONS.items()), validators=[InputRequired("Choose why")]
+        "Why is it rejected?", choices=words.choices(words.REJECT_REASONS), validators=[InputRequired("Choose why")]
     )
 
 

@@ -31,7 +31,9 @@ class ReturnForm(ConsoleForm):
 
     reason = SelectField(
         "Reason given",
-        choices=[("", "Choose one"), *((code, words.sentence(text)) for code, text in words.REASONS.items())],
+        choices=words.choices(
+            {"": "Choose one", **{code: words.sentence(text) for code, text in words.REASONS.items()}}
+        ),
         validators=[InputRequired("Choose the reason the customer gives")],
     )
     conversation = StringField(

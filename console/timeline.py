@@ -39,6 +39,12 @@ WHY: Final = {
 }  # fmt: skip
 
 
+_OUTCOMES: Final = {
+    "wait": "waits for the goods", "nothing_due": "nothing is due", "refused": "nothing can be paid",
+    "needs_review": "a person has to look",
+}  # fmt: skip
+
+
 def why(reason: str) -> str:
     """A reason code in words."""
     return WHY.get(reason, reason.replace("_", " ").replace(":", ": ") or "no reason was given")
@@ -64,5 +70,7 @@ def timeline(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _amount(body: dict[str, Any]) -> str:
+    if body.get("outcome", "payable") != "payable":
+        return _OUTCOMES.get(str(body["outcome"]), str(body["outcome"]))
     minor = body.get("amount_minor", body.get("total_minor"))
     return f"{money(int(minor), str(body['currency']))} {body['currency']}" if minor is not None else ""

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined]
+
 from console.access import current
 from console.filters import age, money, now
 from console.shell import initials
@@ -141,6 +143,11 @@ def sums(amounts: Iterable[tuple[str, int]]) -> str:
     for currency, minor in amounts:
         totals[currency] = totals.get(currency, 0) + minor
     return ", ".join(f"{money(minor, currency)} {currency}" for currency, minor in sorted(totals.items()))
+
+
+def choices(options: dict[str, str]) -> list[Any]:
+    """Options of a select or radio field: value to label."""
+    return [SelectChoice(value, label) for value, label in options.items()]
 
 
 def counted(number: int, one: str, many: str) -> str:
