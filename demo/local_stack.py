@@ -118,7 +118,7 @@ class LocalStack:
     def start_worker(self, name: str = "worker", **environment: str) -> None:
         """Starts a worker; any number may run under different names."""
         self.say("Starting a worker")
-        self._start(name, [sys.executable, "-m", "jobs"], {**self.worker_environment(), **environment})
+        self._start(name, [sys.executable, "-m", "jobs", "run"], {**self.worker_environment(), **environment})
 
     def worker_environment(self) -> dict[str, str]:
         """What a worker process is given: its database role, the public half of the seal, the provider's keys."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import structlog
 from pydantic import SecretStr
@@ -38,6 +39,7 @@ from ledger.orders import store_order
 from settings import Settings
 
 SLUG: Final = "hollowbrook"
+ZONE: Final = ZoneInfo("Europe/Berlin")
 POLICY: Final[dict[str, Any]] = {
     "policy_id": f"{SLUG}-returns", "version": 1, "title": "Returns of the web shop", "status": "approved",
     "refund_trigger": "inspected", "pay_within_days": 14, "shipping": "none",
@@ -64,6 +66,11 @@ class Clock:
     def days_ago(self, days: float) -> None:
         """Sets the clock. Cases of one day fall on different minutes, so ages differ."""
         self.now = self.start - timedelta(days=days)
+
+    def earlier_today(self, opened: float) -> None:
+        """Within the last four hours of the shop's day, what was opened first first."""
+        midnight = self.start.astimezone(ZONE).replace(hour=0, minute=0, second=1, microsecond=0)
+        self.now = max(midnight.astimezone(UTC), self.start - timedelta(minutes=5 + 15 * opened))
 
     def engine(self, url: str) -> Engine:
         """An engine whose `now()` is this clock's."""
@@ -222,8 +229,8 @@ class Seeding:
         return [row["intent_id"] for row in found]
 
     def _decide(self, scene: Scene, intent_id: UUID) -> None:
-        # What the cap holds is held today; all else was decided some hours after it arrived.
-        self.clock.days_ago(0 if scene.end == "held" else scene.arrived * 0.6)
+        # A refund counts on the business day of its approval, so everything was decided earlier today, in turn.
+        self.clock.earlier_today(scene.opened)
         with transaction(self.console, self.m) as db:
             intent = read_intent(db, self.m, intent_id)
             if intent is None:
