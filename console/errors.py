@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, InternalServerError
 
+from console.api import problems
 from console.log import log
 from console.routes import known_path, path_of
 from ledger.errors import (
@@ -93,6 +94,8 @@ def _of_csrf(_error: CSRFError) -> Response:
 def _of_http(error: HTTPException) -> Response:
     if error.response is not None:
         return make_response(error.response)
+    if request.path.startswith("/api/"):
+        return problems.of_http(error)
     status = error.code or 500
     if status == 405:
         response = error_page(405)

@@ -172,8 +172,8 @@ def touch(db: Connection, digest: bytes) -> None:
     )  # fmt: skip
 
 
-def begin(db: Connection, staff_id: UUID, user_agent: str, address: str) -> tuple[str, dict[str, Any]]:
-    """A new session of the person: its id, for the cookie, and its first content. Ends the oldest above three.
+def begin(db: Connection, staff_id: UUID, user_agent: str, address: str) -> str:
+    """A new session of the person; returns its id, for the cookie. Ends the oldest above three.
 
     The content takes over the note a person had typed when an earlier session ran out.
     """
@@ -188,7 +188,7 @@ def begin(db: Connection, staff_id: UUID, user_agent: str, address: str) -> tupl
         h=digest_of(session_id), s=staff_id, a=_agent(user_agent), n=address[:64], c=Jsonb(content),
     )  # fmt: skip
     run(db, _END_OLDEST, s=staff_id, most=MOST_OF_A_PERSON)
-    return session_id, content
+    return session_id
 
 
 _KEPT: Final = """

@@ -132,9 +132,8 @@ def _check(account: Account | None, tried: throttle.Try, password: str) -> bool:
         if not run(db, _SIGNED_IN, fresh=fresh, s=account.staff_id, known=account.password_hash):
             return False
         throttle.forgive(db, tried)
-        if own().digest:
-            sessions.end(db, own().digest or b"")
-        session_id, _ = sessions.begin(db, account.staff_id, request.user_agent.string, request.remote_addr or "")
+        session_id = sessions.begin(db, account.staff_id, request.user_agent.string, request.remote_addr or "")
+        sessions.end(db, own().digest or b"")
     own().become(session_id)
     return True
 
