@@ -1,0 +1,159 @@
+"""The rows that an entitlement is derived from, read under the lock of their case."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.database import first, rows
+from ledger.entitlement_facts import (
+    CaptureState,
+    CasePayment,
+    CaseUnits,
+    Evidence,
+    Inspected,
+    PolicyTerms,
+    PriorClaim,
+    Priors,
+    Received,
+)
+from ledger.errors import NotFound
+from ledger.events import LockedCase
+from ledger.policies import Policy, effective_policy
+from ledger.unit_ranges import Range, Ranges, minus, union, within
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`order` has allocation, blocked and discrepancies; `line_ids` are the lines' ids by their reference."""
+
+    order: RowMapping
+    policy: Policy
+    evidence: Evidence
+    priors: Priors
+    line_ids: dict[str, UUID]
+
+
+def read_facts(db: Connection, case: LockedCase) -> Facts:
+    """Everything `derive` needs about one locked case. Raises NotFound, NoPolicy."""
+    keys = {"m": case.merchant_id, "c": case.case_id, "o": case.order_id}
+    order = first(
+        db, "SELECT order_id, allocation, placed_at, blocked, discrepancies FROM orders WHERE merchant_id = :m AND order_id = :o",
+        m=case.merchant_id, o=case.order_id,
+    )  # fmt: skip
+    if order is None:
+        raise NotFound
+    lines = rows(db, "SELECT line_id, line_ref FROM order_lines WHERE merchant_id = :m AND order_id = :o",
+                 m=case.merchant_id, o=case.order_id)  # fmt: skip
+    refs = {row["line_id"]: row["line_ref"] for row in lines}
+    policy = effective_policy(db, case.merchant_id, order["placed_at"])
+    evidence = _evidence(db, keys, refs)
+    priors = Priors(
+        tuple(_capture(row) for row in rows(db, _CAPTURES, **keys)),
+        _claims(db, keys, refs),
+        (),
+        tuple(CasePayment(str(row["capture_id"]), row["order_minor"], row["amount_minor"])
+              for row in rows(db, _PAID, m=case.merchant_id, c=case.case_id)),
+    )  # fmt: skip
+    return Facts(order, policy, evidence, priors, {ref: line_id for line_id, ref in refs.items()})
+
+
+def _evidence(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> Evidence:
+    units = rows(db, "SELECT line_id, lower(units) AS a, upper(units) AS b FROM case_items WHERE merchant_id = :m AND case_id = :c"
+                 " AND live ORDER BY line_id, lower(units)", m=keys["m"], c=keys["c"])  # fmt: skip
+    found = rows(db, "SELECT kind, line_id, count, lower(units) AS a, upper(units) AS b, grade FROM evidence"
+                 " WHERE merchant_id = :m AND case_id = :c ORDER BY number", m=keys["m"], c=keys["c"])  # fmt: skip
+    return Evidence(
+        str(keys["c"]),
+        tuple(CaseUnits(refs[row["line_id"]], row["a"], row["b"]) for row in units),
+        tuple(Received(refs[row["line_id"]], row["count"]) for row in found if row["kind"] == "received"),
+        tuple(
+            Inspected(refs[row["line_id"]], row["a"], row["b"], row["grade"])
+            for row in found
+            if row["kind"] == "inspected"
+        ),
+    )
+
+
+# Reservations of this case that have not left count as available again: they are withdrawn before anything is proposed.
+_CAPTURES: Final = """
+    SELECT cp.capture_id, cp.tender, cp.currency, cp.captured_minor, cp.order_minor, cp.step_minor, cp.disputed_minor,
+        CASE WHEN cp.charge_ref IS NULL THEN 0 ELSE cp.available_minor + coalesce((SELECT sum(i.amount_minor) FROM intents i
+            WHERE i.merchant_id = cp.merchant_id AND i.capture_id = cp.capture_id AND i.case_id = :c
+            AND i.state IN ('approved', 'held')), 0)::bigint END AS available_minor,
+        coalesce((SELECT sum(i.order_minor) FROM intents i WHERE i.merchant_id = cp.merchant_id
+            AND i.capture_id = cp.capture_id AND (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
+                OR (i.state IN ('approved', 'held') AND i.case_id <> :c))), 0)::bigint AS drawn_order_minor,
+        coalesce((SELECT sum(CASE t.step WHEN 'external' THEN t.amount_minor ELSE -t.amount_minor END) FROM transfers t
+            WHERE t.merchant_id = cp.merchant_id AND t.capture_id = cp.capture_id AND t.source_ref IS NOT NULL
+            AND t.step IN ('external', 'external_reverse')), 0)::bigint AS external_unallocated_minor
+    FROM captures cp WHERE cp.merchant_id = :m AND cp.order_id = :o ORDER BY cp.position
+"""
+
+# What other cases of the order hold, have had back, and claim.
+_HELD: Final = """
+    SELECT ci.case_id, ci.line_id, lower(ci.units) AS a, upper(ci.units) AS b FROM case_items ci
+    WHERE ci.merchant_id = :m AND ci.order_id = :o AND ci.case_id <> :c AND ci.live
+    ORDER BY ci.case_id, ci.line_id, lower(ci.units)
+"""
+_BACK: Final = """
+    SELECT DISTINCT ON (e.case_id) e.case_id, e.record->'units' AS units FROM entitlements e
+    WHERE e.merchant_id = :m AND e.case_id = ANY(:cases) ORDER BY e.case_id, e.n DESC
+"""
+_CLAIMED: Final = """
+    SELECT i.case_id, lc.line_id, l.quantity, sum(lc.amount_minor)::bigint AS minor FROM line_claims lc
+    JOIN intents i ON i.merchant_id = lc.merchant_id AND i.intent_id = lc.intent_id
+    JOIN order_lines l ON l.merchant_id = lc.merchant_id AND l.line_id = lc.line_id
+    WHERE lc.merchant_id = :m AND i.order_id = :o AND i.case_id <> :c GROUP BY i.case_id, lc.line_id, l.quantity
+    ORDER BY i.case_id, lc.line_id
+"""
+
+
+def _claims(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> tuple[PriorClaim, ...]:
+    """One row per range; what a case claims of a line stands on its first row there.
+
+    A line without units of its own (shipping, fee) is held as [0, quantity).
+    """
+    held: dict[tuple[UUID, str], Ranges] = {}
+    for row in rows(db, _HELD, **keys):
+        key = (row["case_id"], refs[row["line_id"]])
+        held[key] = union([*held.get(key, ()), (row["a"], row["b"])])
+    claimed = rows(db, _CLAIMED, **keys)
+    minors = {(row["case_id"], refs[row["line_id"]]): row["minor"] for row in claimed}
+    for row in claimed:
+        held.setdefault((row["case_id"], refs[row["line_id"]]), ((0, row["quantity"]),))
+    if not held:
+        return ()
+    back: dict[tuple[UUID, str], list[Range]] = {}
+    for row in rows(db, _BACK, m=keys["m"], cases=[case for case, _ in held]):
+        for line, a, b in row["units"]:
+            back.setdefault((row["case_id"], line), []).append((a, b))
+    found = []
+    for (case, line), units in held.items():
+        returned = within(units, back.get((case, line), ()))
+        ranges = [(unit, True) for unit in returned] + [(unit, False) for unit in minus(units, returned)]
+        for number, ((a, b), is_back) in enumerate(ranges):
+            found.append(PriorClaim(str(case), line, a, b, 0 if number else minors.get((case, line), 0), is_back))
+    return tuple(found)
+
+
+_PAID: Final = """
+    SELECT capture_id, order_minor, amount_minor FROM intents WHERE merchant_id = :m AND case_id = :c
+        AND state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded') ORDER BY number
+"""
+
+
+def _capture(row: RowMapping) -> CaptureState:
+    return CaptureState(
+        str(row["capture_id"]), row["tender"], row["currency"], row["captured_minor"], row["order_minor"],
+        row["available_minor"], row["drawn_order_minor"], row["step_minor"], row["disputed_minor"],
+        row["external_unallocated_minor"],
+    )  # fmt: skip
+
+
+def policy_terms(policy: Policy) -> PolicyTerms:
+    return PolicyTerms(
+        policy.policy_id, policy.version, policy.terms.refund_trigger, policy.terms.shipping,
+        manager_from_minor=policy.terms.routes.manager_from_minor,
+    )  # fmt: skip
