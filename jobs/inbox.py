@@ -17,7 +17,7 @@ from jobs.stripe_gateway import Account, LookFailed
 from jobs.worker import BUSY, Counts, Worker
 from ledger.database import first, rows, run, transaction
 from ledger.outbox import raise_alarm
-from ledger.reconciliation import hint, record_found
+from ledger.reconciliation import record_found
 from ledger.settlement import SETTLED, ProviderRefund
 
 # Hints read per merchant and run; the rest waits for the next run, seconds later.
@@ -84,7 +84,7 @@ def _read_hints(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
                 return
             counts["hints"] += _done(worker, merchant_id, events, "no_such_payment")
             continue
-        counts["moved"] += _apply(worker, merchant_id, payment, listed)
+        counts["moved"] += sum(worker.patiently(_apply_one, worker, merchant_id, refund) for refund in listed)
         counts["hints"] += _done(worker, merchant_id, _answered(events, listed), "read")
 
 
@@ -98,15 +98,8 @@ def _answered(events: list[RowMapping], listed: list[ProviderRefund]) -> list[Ro
     ]  # fmt: skip
 
 
-def _apply(worker: Worker, merchant_id: UUID, payment: str, listed: list[ProviderRefund]) -> int:
-    """Brings the intents of a payment to what its refunds show; returns how many moved."""
-    moved = sum(worker.patiently(_apply_one, worker, merchant_id, refund) for refund in listed)
-    with transaction(worker.engine, merchant_id) as db:
-        hint(db, merchant_id, payment)
-    return moved
-
-
 def _apply_one(worker: Worker, merchant_id: UUID, refund: ProviderRefund) -> bool:
+    """Brings the intent a refund names to what the provider shows; whether that moved it. Locks as `record_found`."""
     with transaction(worker.engine, merchant_id) as db:
         intent = _intent_of(db, merchant_id, refund)
         if intent is None:

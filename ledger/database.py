@@ -43,6 +43,8 @@ def connect(url: str, *, pool_size: int = 8, statement_seconds: int = WEB_STATEM
         max_overflow=0,
         pool_timeout=10,
         pool_pre_ping=True,
+        # Errors are logged and raised across processes; what was bound may be a customer's.
+        hide_parameters=True,
         connect_args={"options": limits, "application_name": f"onceback-{name}", "connect_timeout": 5},
     )
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
 from sandbox.client import Running, running
+from tests.jobs.calls import gateway_at
 from tests.refunds import worker_at
 from tests.stack import Stack
 from tests.world import World
@@ -27,3 +29,8 @@ def sandbox(provider: Running) -> Running:
 def worker(stack: Stack, sandbox: Running, world: World) -> Iterator[Worker]:
     with worker_at(stack, sandbox, world) as made:
         yield made
+
+
+@pytest.fixture
+def gateway(sandbox: Running) -> StripeGateway:
+    return gateway_at(sandbox.base_url, sandbox.secret_key)

@@ -6,53 +6,19 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
 
 from jobs import stripe_gateway
-from jobs.stripe_gateway import Account, LookFailed, NoSuchRefund, StripeGateway, TwoRefunds
+from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
 from ledger.database import transaction
 from ledger.errors import NetworkInsideTransaction
-from ledger.reconciliation import Look
 from ledger.settlement import Confirmed, NotAccepted, Outcome, Refused, Unknown
 from sandbox.client import Running
+from tests.jobs.calls import ACCOUNT, gateway_at, key, look_for, request_for
 from tests.stack import Stack
 from tests.world import World
-
-ACCOUNT = Account("", "harbour", livemode=False)
-
-
-def gateway_at(url: str, key: str = "sk_test_harbour") -> StripeGateway:
-    return StripeGateway({"harbour": SecretStr(key)}, url, 1, 0.5)
-
-
-@pytest.fixture
-def gateway(sandbox: Running) -> StripeGateway:
-    return gateway_at(sandbox.base_url, sandbox.secret_key)
-
-
-def request_for(payment: dict[str, Any], amount_minor: int = 2490, **changes: Any) -> dict[str, Any]:
-    """The frozen request of an intent."""
-    return {
-        "account": "", "credential": "harbour", "livemode": False, "payment_intent": payment["payment_intent"],
-        "charge": payment["charge"], "amount_minor": str(amount_minor), "currency": payment["currency"].upper(),
-        "metadata": {"onceback_intent": str(uuid4()), "onceback_units": "TEE[0,1)"}, **changes,
-    }  # fmt: skip
-
-
-def look_for(request: dict[str, Any]) -> Look:
-    intent_id = uuid4() if "onceback_intent" not in request["metadata"] else request["metadata"]["onceback_intent"]
-    return Look(
-        uuid4(), intent_id, "unknown", None, "", "harbour", False, request["payment_intent"], request["currency"]
-    )  # fmt: skip
-
-
-def key() -> str:
-    return f"onceback-refund-{uuid4().hex}"
-
 
 # fault, its options, the outcome and its code, whether the refund was made
 FAULTS: list[tuple[str, dict[str, Any], type[Outcome], str, int]] = [
@@ -265,75 +231,6 @@ def test_a_connected_account_is_named_in_each_call(sandbox: Running, gateway: St
     request = request_for(payment, account="acct_connected1")
     assert isinstance(gateway.refund(request, key()), Confirmed)
     assert isinstance(gateway.refund({**request, "account": ""}, key()), Refused)
-
-
-def test_our_refund_is_found_by_our_id_among_many(sandbox: Running, gateway: StripeGateway) -> None:
-    payment = sandbox.create_payment(100_000)
-    request = request_for(payment)
-    assert gateway.find(look_for(request)) is None
-    assert isinstance(gateway.refund(request, key()), Confirmed)
-    for _ in range(105):
-        sandbox.dashboard_refund(payment["payment_intent"], 1)
-    sandbox.clear_requests()
-    found = gateway.find(look_for(request))
-    assert found is not None
-    assert (found.amount_minor, found.intent_id) == (2490, request["metadata"]["onceback_intent"])
-    assert len(sandbox.requests(method="GET")) == 2
-    assert gateway.retrieve(ACCOUNT, found.refund_ref) == found
-
-
-def test_a_second_refund_of_one_intent_is_said_and_a_failed_first_is_not_one(
-    sandbox: Running, gateway: StripeGateway
-) -> None:
-    request = request_for(sandbox.create_payment(100_000))
-    first = gateway.refund(request, key())
-    assert isinstance(first, Confirmed)
-    assert isinstance(gateway.refund(request, key()), Confirmed)
-    with pytest.raises(TwoRefunds):
-        gateway.find(look_for(request))
-    sandbox.change_refund(first.refund.refund_ref, "failed")
-    found = gateway.find(look_for(request))
-    assert found is not None
-    assert found.refund_ref != first.refund.refund_ref
-
-
-@pytest.mark.parametrize(
-    "fault", ["error_503", "lose_reply", "truncated_body", "garbage_200", "unauthorized", "rate_limit", "huge_body"]
-)
-def test_a_list_that_could_not_be_read_is_never_an_absence(
-    sandbox: Running, gateway: StripeGateway, fault: str
-) -> None:
-    request = request_for(sandbox.create_payment(7470))
-    sandbox.fault(fault, method="GET", bytes=20_000_000)
-    with pytest.raises(LookFailed):
-        gateway.find(look_for(request))
-    assert gateway.find(look_for(request)) is None
-
-
-@pytest.mark.parametrize(
-    "fields", [{"data": None}, {"has_more": None}, {"object": "refund"}, {"data": [{"object": "refund", "id": "re_1"}]}]
-)
-def test_a_list_of_something_else_is_never_an_absence(
-    sandbox: Running, gateway: StripeGateway, fields: dict[str, Any]
-) -> None:
-    request = request_for(sandbox.create_payment(7470))
-    sandbox.fault("wrong_answer", method="GET", fields=fields)
-    with pytest.raises(LookFailed):
-        gateway.find(look_for(request))
-
-
-def test_an_unknown_payment_is_not_an_empty_list_and_an_unknown_refund_says_so(
-    sandbox: Running, gateway: StripeGateway
-) -> None:
-    with pytest.raises(LookFailed):
-        gateway.list_refunds(ACCOUNT, "pi_nobody")
-    with pytest.raises(NoSuchRefund):
-        gateway.retrieve(ACCOUNT, "re_nobody")
-    sandbox.clear_requests()
-    for ref in ("", "..", "re_../../charges", "ch_1"):
-        with pytest.raises(LookFailed):
-            gateway.retrieve(ACCOUNT, ref)
-    assert sandbox.requests() == []
 
 
 def test_no_call_is_made_inside_a_transaction_and_without_the_guard_one_would_be(

@@ -1,6 +1,9 @@
 """Each test starts from the rows of one checkpoint, lets a worker go on from there, and asks how many refunds exist."""
 
+import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -260,3 +263,27 @@ def test_a_refusal_gives_everything_back(stack: Stack, world: World, sandbox: Ru
     assert (row["state"], row["state_reason"]) == ("failed", "charge_disputed")
     assert balances(stack, one) == (one.order.total_minor, 0, 0)
     assert refunds_at(sandbox, one) == 0
+
+
+def test_a_claim_that_waited_too_long_is_given_back_unsent(
+    stack: Stack, world: World, sandbox: Running, worker: Worker
+) -> None:
+    """Sent so late, it could still be under way when its lease ends and another worker takes it over."""
+    one = approved(stack, world, sandbox)
+    (held,) = submitter.claim(worker, world.merchant_id, Counter())
+    late = replace(held, send_until=time.monotonic() - 1)
+    assert submitter.send(worker, late) == "not_accepted"
+    assert (state_of(stack, one), creates(sandbox)) == ("submitting", [])
+    make_due(stack)
+    assert submitter.run_once(worker) == {"claimed": 1, "confirmed": 1}
+    paid_once(stack, sandbox, one)
+
+
+def test_a_claim_under_a_lost_lock_is_given_back_unsent(
+    stack: Stack, world: World, sandbox: Running, worker: Worker
+) -> None:
+    one = approved(stack, world, sandbox)
+    (held,) = submitter.claim(worker, world.merchant_id, Counter())
+    worker.liveness.connect()
+    assert submitter.send(worker, held) == "not_accepted"
+    assert (state_of(stack, one), creates(sandbox)) == ("submitting", [])
