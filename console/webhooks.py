@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import structlog
 from flask import Blueprint, Response, request
 from stripe import SignatureVerificationError, WebhookSignature
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -21,6 +20,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from console import access
 from console.gate import without_form
 from console.installation import installed
+from console.log import log
 from ledger import provider_events
 from ledger.database import transaction
 
@@ -34,7 +34,6 @@ _HEADER: Final = re.compile(r"t=([0-9]{1,12})((?:,v[01]=[0-9a-f]{64}){1,6})")
 _NOBODY: Final = "whsec_of_nobody"
 
 blueprint = Blueprint("webhooks", __name__, url_prefix="/hooks")
-log = structlog.get_logger()
 
 
 class Refused(Exception):
@@ -119,7 +118,7 @@ def store(merchant_slug: str, content: bytes) -> None:
         if merchant is None or event["livemode"] is not merchant.livemode:
             raise Refused("livemode")
         account = event.get("account")
-        if account is not None and account not in merchant.account_refs:
+        if account is not None and (type(account) is not str or account not in merchant.account_refs):
             raise Refused("account")
         provider_events.keep(db, merchant.merchant_id, _hint(event, content))
 
@@ -151,6 +150,6 @@ def _hint(event: dict[str, Any], content: bytes) -> provider_events.Hint:
 
 
 def _word(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,80}", value):
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", value):
         raise Refused("event")
     return value

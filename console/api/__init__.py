@@ -6,6 +6,7 @@ Read in this order: `tokens` (who calls), `bodies` (what may be said), `idempote
 
 from flask import Blueprint
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
 from console.api import openapi, orders, problems, receipts, returns, tokens
@@ -18,5 +19,6 @@ for module in (orders, returns, receipts, openapi):
 blueprint.register_error_handler(problems.Problem, problems.of_problem)
 blueprint.register_error_handler(LedgerError, problems.of_ledger)
 blueprint.register_error_handler(DBAPIError, problems.of_database)
+blueprint.register_error_handler(PoolTimeout, problems.of_full_pool)
 blueprint.register_error_handler(HTTPException, problems.of_http)
 blueprint.register_error_handler(Exception, problems.of_unexpected)

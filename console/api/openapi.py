@@ -182,7 +182,7 @@ def show_problem(code: str) -> Response:
 
 @without_form
 @access.public("answers for addresses of the API that do not exist")
-def show_nothing(path: str) -> Response:
+def show_nothing(path: str = "") -> Response:
     """404, or 405 for an address that takes other methods. Raises either."""
     addresses = current_app.url_map.bind("api.invalid")
     own = f"{request.blueprint}.show_nothing"
@@ -201,4 +201,5 @@ def add_to(blueprint: Blueprint) -> None:
     off: dict[str, Any] = {"provide_automatic_options": False}
     blueprint.add_url_rule("/openapi.json", "show_openapi", show_openapi, methods=["GET"], **off)
     blueprint.add_url_rule("/problems/<code>", "show_problem", show_problem, methods=["GET"], **off)
+    blueprint.add_url_rule("/", "show_nothing", show_nothing, methods=METHODS, **off)
     blueprint.add_url_rule("/<path:path>", "show_nothing", show_nothing, methods=METHODS, **off)

@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-import structlog
 from flask import Response, request
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
 from console.api.problem_kinds import KINDS
+from console.log import log
 from console.sessions import COOKIE
 from ledger.errors import (
     AlreadyRefunded,
@@ -32,7 +33,6 @@ from ledger.errors import (
 from ledger.orders import NoProviderAccount
 
 MEDIA_TYPE: Final = "application/problem+json"
-log = structlog.get_logger()
 
 
 class Problem(Exception):
@@ -136,6 +136,12 @@ def of_database(error: DBAPIError) -> Response:
         log.warning("api_try_again", reason=state or "connection")
         return respond(document("try-again", "The request was not carried out."), {"Retry-After": "1"})
     return of_unexpected(error)
+
+
+def of_full_pool(_error: PoolTimeout) -> Response:
+    """Every connection of this process is in use."""
+    log.warning("api_try_again", reason="pool")
+    return respond(document("try-again", "The request was not carried out."), {"Retry-After": "1"})
 
 
 def of_unexpected(error: Exception) -> Response:

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-import structlog
 from flask import Response, request
 from sqlalchemy import Connection
 
 from console import access
 from console.api.problems import Problem
 from console.installation import installed
+from console.log import log
 from console.sessions import COOKIE
 from ledger.api_tokens import (
     MISS_MINUTES,
@@ -26,8 +26,6 @@ from ledger.api_tokens import (
 )
 from ledger.database import transaction
 from ledger.errors import NotFound
-
-log = structlog.get_logger()
 
 
 def scoped(name: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
