@@ -62,6 +62,7 @@ def report(case_id: UUID) -> Response:
 def record(case_id: UUID) -> Response:
     """Records what arrived; the same form again records it once."""
     with reading() as db:
+        read_head(db, current.merchant_id, case_id)
         form = _form(lines_at_bench(db, current.merchant_id, case_id))
     valid = form.validate()
     wrong: dict[str, str] = {}
@@ -105,7 +106,7 @@ def _reported(lines: list[LineAtBench], form: ArrivalForm) -> tuple[list[Receive
             continue
         text = (form[name].data or "").strip()
         grades, fault = _grades(line, form)
-        wrong |= fault
+        wrong |= fault | _graded_meanwhile(line, form)
         if text and not (text.isascii() and text.isdigit() and len(text) <= 6):
             wrong[name] = "write a whole number"
         elif text and int(text) < line.received:
@@ -135,6 +136,18 @@ def _grades(line: LineAtBench, form: ArrivalForm) -> tuple[tuple[tuple[int, str,
     return tuple(grades), wrong
 
 
+def _graded_meanwhile(line: LineAtBench, form: ArrivalForm) -> dict[str, str]:
+    """A unit that the page offered and somebody else graded since: the typed grade is not taken quietly for another."""
+    for grade in line.graded:
+        for unit in range(grade["a"], min(grade["b"], grade["a"] + MOST_UNITS)):
+            name = f"grade_{line.position}_{unit}"
+            if name in form and form[name].data:
+                return {
+                    "": f"Unit {unit + 1} of line {line.position} was graded meanwhile, {grade['grade']}. Look at it again."
+                }
+    return {}
+
+
 def _ungraded(line: LineAtBench) -> list[int]:
     """The next units of the line without a grade, from 0, at most as many as one form shows."""
     held = tuple((a, b) for a, b in line.held)
@@ -152,8 +165,24 @@ def _form(lines: list[LineAtBench]) -> ArrivalForm:
             if units <= MOST_UNITS:
                 fields[f"grade_{line.position}_{unit}"] = StringField()
                 fields[f"found_{line.position}_{unit}"] = StringField()
+    fields |= _submitted(lines)
     made: ArrivalForm = type("ArrivalFormOfCase", (ArrivalForm,), fields)()
     return made
+
+
+def _submitted(lines: list[LineAtBench]) -> dict[str, Any]:
+    """Fields that a page of this case offered before: each unit it holds was offered once."""
+    held = {str(line.position): line.held for line in lines}
+    found = {}
+    for name in request.form:
+        kind, _, place = name.partition("_")
+        position, _, unit = place.partition("_")
+        if kind not in ("grade", "found") or not (unit.isascii() and unit.isdigit() and len(unit) <= 7):
+            continue
+        if any(a <= int(unit) < b for a, b in held.get(position, [])):
+            found[name] = StringField()
+            found[f"{'found' if kind == 'grade' else 'grade'}_{place}"] = StringField()
+    return found
 
 
 def _again(case_id: UUID, form: ArrivalForm, wrong: dict[str, str], whole: list[str]) -> Response:
