@@ -23,11 +23,10 @@ def fill(stack: Stack, world: World) -> None:
         intents = {state: put.bring(db, world, state, 100) for state in put.PATHS}
         _beside_a_case(db, world, intents["proposed"].case_id)
         _of_the_workers(db, world, intents["succeeded"])
-        put.claim(db, intents["succeeded"], world.order.lines[TEE], 100)
         run(
             db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
             " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",
-            m=world.merchant_id, id=uuid7(), day=put.TODAY, who=world.mara.staff_id,
+            m=world.merchant_id, id=uuid7(), day=put.today(db, world.merchant_id), who=world.mara.staff_id,
         )  # fmt: skip
         run(
             db, "INSERT INTO idempotency_keys (merchant_id, scope, key, body_digest, status, answer)"

@@ -11,12 +11,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ledger.database import first, run, scalar
+from ledger.database import first, rows, run, scalar
 from ledger.ids import uuid7
 from tests.orders import TEE, Order, sha256
 from tests.world import Person, World
 
-TODAY = date(2026, 11, 30)
 # How an intent gets into each state, each step a listed one.
 PATHS: dict[str, tuple[str, ...]] = {
     "proposed": (),
@@ -189,8 +188,16 @@ def move(db: Connection, intent: Intent, step: str, amount_minor: int | None = N
     run(db, f"INSERT INTO transfers ({names}) VALUES ({places})", **values)  # noqa: S608 - names of this function
 
 
-def count(db: Connection, intent: Intent, step: str = "reserve", minor: int | None = None, day: date = TODAY) -> int:
+def today(db: Connection, merchant_id: UUID) -> date:
+    """The merchant's business day by the clock of the database."""
+    day = scalar(db, "SELECT (now() AT TIME ZONE zone)::date FROM merchants WHERE id = :m", m=merchant_id)
+    assert isinstance(day, date)
+    return day
+
+
+def count(db: Connection, intent: Intent, step: str = "reserve", minor: int | None = None, later_days: int = 0) -> int:
     """A cap entry of the intent; the number of rows inserted, which is 0 when the cap has no room."""
+    day = today(db, intent.merchant_id) + timedelta(days=later_days)
     amount = minor if minor is not None else intent.amount_minor * (1 if step == "reserve" else -1)
     return run(
         db, "INSERT INTO cap_entries (merchant_id, intent_id, step, currency, business_day, amount_minor)"
@@ -209,6 +216,28 @@ def claim(db: Connection, intent: Intent, line_id: UUID, minor: int) -> None:
     )  # fmt: skip
 
 
+def carry(db: Connection, intent: Intent) -> None:
+    """Claims the intent's amount of the lines of its order, the first that have room first."""
+    need = intent.amount_minor
+    lines = rows(
+        db, "SELECT line_id, gross_minor - claimed_minor AS room FROM order_lines l JOIN intents i USING (merchant_id, order_id)"
+        " WHERE i.merchant_id = :m AND i.intent_id = :i ORDER BY position", m=intent.merchant_id, i=intent.intent_id,
+    )  # fmt: skip
+    for line in lines:
+        if part := min(need, line["room"]):
+            claim(db, intent, line["line_id"], part)
+            need -= part
+    if need:
+        claim(db, intent, lines[0]["line_id"], need)
+
+
+def give_back(db: Connection, intent: Intent) -> None:
+    """Releases what the intent claimed of the lines."""
+    for row in rows(db, "SELECT line_id, amount_minor FROM line_claims WHERE merchant_id = :m AND intent_id = :i",
+                    m=intent.merchant_id, i=intent.intent_id):  # fmt: skip
+        claim(db, intent, row["line_id"], -row["amount_minor"])
+
+
 def freeze(db: Connection, intent: Intent) -> None:
     """The outbox row of an approved intent."""
     run(
@@ -222,6 +251,7 @@ def bring(db: Connection, world: World, state: str, amount_minor: int = 2490, or
     """An intent of a new case walked to `state`, with everything an honest path leaves behind."""
     case_id = open_case(db, world, order)
     intent = propose(db, world, case_id, amount_minor, order=order)
+    carry(db, intent)
     say(db, intent, "new", "proposed", actor=world.priya.actor)
     at = "proposed"
     for step in PATHS[state]:
@@ -238,6 +268,8 @@ def bring(db: Connection, world: World, state: str, amount_minor: int = 2490, or
         if step == "failed":
             move(db, intent, "release")
             count(db, intent, "return")
+        if step in ("failed", "reversed", "withdrawn"):
+            give_back(db, intent)
         at = step
     return intent
 

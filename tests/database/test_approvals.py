@@ -7,6 +7,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from ledger.database import run, transaction
 from tests.database import rows as put
 from tests.database.conftest import As
+from tests.orders import TEE
 from tests.stack import CONSOLE, WORKER, Stack, without
 from tests.world import World
 
@@ -94,6 +95,18 @@ def test_nothing_is_approved_in_the_name_of_somebody_who_did_not(db: Connection,
         put.say(db, intent, "proposed", "approved", actor=harbour.mara.actor)
 
 
+@pytest.mark.parametrize("carried", [0, 2489])
+def test_nothing_is_approved_that_the_lines_do_not_carry(db: Connection, harbour: World, carried: int) -> None:
+    """Else P4 would rest on the program: an intent without claims could be paid again and again."""
+    intent = put.propose(db, harbour, put.open_case(db, harbour), 2490)
+    if carried:
+        put.claim(db, intent, harbour.order.lines[TEE], carried)
+    put.sign(db, intent, harbour.jonas)
+
+    with pytest.raises(IntegrityError, match="do not carry"):
+        put.say(db, intent, "proposed", "approved", actor=harbour.jonas.actor)
+
+
 def test_nothing_is_sent_that_is_not_reserved_and_counted(db: Connection, harbour: World) -> None:
     for leave_out in ("capture", "cap"):
         intent = put.bring(db, harbour, "proposed", 100)
@@ -147,6 +160,7 @@ def test_without_the_constraint_a_person_approves_their_own_request(stack: Stack
     without(stack, "ALTER TABLE approvals DROP CONSTRAINT nobody_approves_what_they_asked_for")
     with transaction(stack.owner, world.merchant_id) as db:
         intent = put.propose(db, world, put.open_case(db, world), requester=world.jonas.actor)
+        put.carry(db, intent)
         put.sign(db, intent, world.jonas)
         put.say(db, intent, "proposed", "approved", actor=world.jonas.actor)
 

@@ -28,11 +28,14 @@ def test_more_than_was_captured_is_not_reserved(shared: Stack, undone: As, harbo
             put.move(db, intent, "reserve")
 
 
-def test_without_the_balance_checks_the_same_payment_is_refunded_twice(stack: Stack, world: World) -> None:
+def test_without_the_checks_on_balances_and_lines_the_same_payment_is_refunded_twice(
+    stack: Stack, world: World
+) -> None:
     without(
         stack,
         "ALTER TABLE captures DROP CONSTRAINT balances_not_negative",
         "ALTER TABLE captures DROP CONSTRAINT balances_are_what_was_captured",
+        "ALTER TABLE order_lines DROP CONSTRAINT claimed_within_allocated",
     )
     with transaction(stack.owner, world.merchant_id) as db:
         put.bring(db, world, "succeeded", FULL)
@@ -178,15 +181,14 @@ def test_a_line_is_given_back_only_by_an_intent_that_came_to_nothing(
     db: Connection, harbour: World, state: str
 ) -> None:
     intent = put.bring(db, harbour, state)
-    put.claim(db, intent, harbour.order.lines[TEE], 2490)
 
     with pytest.raises(IntegrityError, match="came to nothing"):
-        put.claim(db, intent, harbour.order.lines[TEE], -2490)
+        put.give_back(db, intent)
 
 
 def test_a_line_is_given_back_exactly_and_once(db: Connection, harbour: World) -> None:
-    intent = put.bring(db, harbour, "failed")
-    put.claim(db, intent, harbour.order.lines[TEE], 2490)
+    intent = put.bring(db, harbour, "submitting")
+    put.say(db, intent, "submitting", "failed")
     savepoint = db.begin_nested()
     with pytest.raises(IntegrityError, match="exactly what was claimed"):
         put.claim(db, intent, harbour.order.lines[TEE], -2489)
@@ -245,6 +247,14 @@ def test_the_cap_is_given_back_only_after_a_definite_failure(db: Connection, har
         put.count(db, intent, "return")
 
 
+@pytest.mark.parametrize("later_days", [-1, 1, 365])
+def test_a_refund_counts_on_todays_cap_and_on_no_other(db: Connection, harbour: World, later_days: int) -> None:
+    intent = put.propose(db, harbour, put.open_case(db, harbour))
+
+    with pytest.raises(IntegrityError, match="counts on the business day"):
+        put.count(db, intent, later_days=later_days)
+
+
 def test_the_cap_is_given_back_once_even_when_conflicts_are_ignored(db: Connection, harbour: World) -> None:
     put.bring(db, harbour, "approved", 2490)
     intent = put.bring(db, harbour, "failed", 2490)
@@ -253,7 +263,7 @@ def test_the_cap_is_given_back_once_even_when_conflicts_are_ignored(db: Connecti
         run(
             db, "INSERT INTO cap_entries (merchant_id, intent_id, step, currency, business_day, amount_minor)"
             " VALUES (:m, :i, 'return', 'GBP', :day, -2490) ON CONFLICT DO NOTHING",
-            m=harbour.merchant_id, i=intent.intent_id, day=put.TODAY,
+            m=harbour.merchant_id, i=intent.intent_id, day=put.today(db, harbour.merchant_id),
         )  # fmt: skip
 
 
@@ -266,7 +276,7 @@ def test_the_limit_of_a_day_is_raised_by_two_people_or_not_at_all(shared: Stack,
         with pytest.raises(IntegrityError, match="granted raise"):
             run(db, "UPDATE cap_days SET limit_minor = limit_minor + 1")
     with undone(CONSOLE, harbour.merchant_id) as db, pytest.raises(IntegrityError, match="granted raise"):
-        run(db, NEW_DAY, m=harbour.merchant_id, d=put.TODAY, minor=99999999)
+        run(db, NEW_DAY, m=harbour.merchant_id, d=put.today(db, harbour.merchant_id), minor=99999999)
 
 
 RAISE = (
@@ -278,14 +288,14 @@ DECIDE = "UPDATE cap_raises SET decided_by = :who, decided_at = now(), granted =
 
 def test_nobody_grants_the_raise_they_asked_for(undone: As, harbour: World) -> None:
     with undone(CONSOLE, harbour.merchant_id) as db:
-        run(db, RAISE, m=harbour.merchant_id, d=put.TODAY, who=harbour.mara.staff_id)
+        run(db, RAISE, m=harbour.merchant_id, d=put.today(db, harbour.merchant_id), who=harbour.mara.staff_id)
         with pytest.raises(IntegrityError, match="a_second_person_decides"):
             run(db, DECIDE, who=harbour.mara.staff_id, yes=True)
 
 
 def test_a_raise_is_decided_once(undone: As, harbour: World) -> None:
     with undone(CONSOLE, harbour.merchant_id) as db:
-        run(db, RAISE, m=harbour.merchant_id, d=put.TODAY, who=harbour.mara.staff_id)
+        run(db, RAISE, m=harbour.merchant_id, d=put.today(db, harbour.merchant_id), who=harbour.mara.staff_id)
         run(db, DECIDE, who=harbour.jonas.staff_id, yes=False)
         with pytest.raises(IntegrityError, match="decided once"):
             run(db, DECIDE, who=harbour.jonas.staff_id, yes=True)
@@ -293,11 +303,14 @@ def test_a_raise_is_decided_once(undone: As, harbour: World) -> None:
 
 def test_a_granted_raise_lifts_the_day(undone: As, harbour: World) -> None:
     with undone(CONSOLE, harbour.merchant_id) as db:
-        run(db, RAISE, m=harbour.merchant_id, d=put.TODAY, who=harbour.mara.staff_id)
+        run(db, RAISE, m=harbour.merchant_id, d=put.today(db, harbour.merchant_id), who=harbour.mara.staff_id)
         run(db, DECIDE, who=harbour.jonas.staff_id, yes=True)
-        run(db, NEW_DAY, m=harbour.merchant_id, d=put.TODAY, minor=2000000)
+        run(db, NEW_DAY, m=harbour.merchant_id, d=put.today(db, harbour.merchant_id), minor=2000000)
 
-        assert scalar(db, "SELECT limit_minor FROM cap_days WHERE business_day = :d", d=put.TODAY) == 2000000
+        assert (
+            scalar(db, "SELECT limit_minor FROM cap_days WHERE business_day = :d", d=put.today(db, harbour.merchant_id))
+            == 2000000
+        )
 
 
 def test_a_second_live_intent_of_a_case_and_capture_is_refused(db: Connection, harbour: World) -> None:

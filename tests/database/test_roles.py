@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ledger.database import run, transaction
 from ledger.database_role import WrongRole, check_role
@@ -169,6 +169,19 @@ def test_the_credentials_of_people_are_not_the_workers_to_read(undone: As, harbo
                 db.execute(text(f"SELECT * FROM {table}"))  # noqa: S608 - of this list
     with undone(WORKER, harbour.merchant_id) as db, pytest.raises(DBAPIError, match="permission denied"):
         db.execute(text("SELECT password_hash FROM staff"))
+
+
+def test_what_has_ended_does_not_begin_again(shared: Stack, undone: As, harbour: World) -> None:
+    with undone(CONSOLE, harbour.merchant_id) as db:
+        run(db, "UPDATE api_tokens SET revoked_at = now() WHERE token_id = :t", t=harbour.chat.token_id)
+        assert run(db, "UPDATE api_tokens SET revoked_at = NULL WHERE token_id = :t", t=harbour.chat.token_id) == 0
+    with undone(CONSOLE) as db:
+        run(db, "INSERT INTO sessions (session_hash, staff_id, user_agent_hash, address) VALUES (:h, :s, 'x', '127.0.0.1')",
+            h=bytes(32), s=harbour.priya.staff_id)  # fmt: skip
+        run(db, "UPDATE sessions SET ended_at = now()")
+        run(db, "UPDATE sessions SET content = '{}'")
+        with pytest.raises(IntegrityError, match="does not begin again"):
+            run(db, "UPDATE sessions SET ended_at = NULL")
 
 
 def test_the_roles_of_the_server_are_not_superusers(server: Server, shared: Stack) -> None:

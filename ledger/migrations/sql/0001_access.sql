@@ -30,6 +30,10 @@ CREATE POLICY tenant ON api_tokens AS RESTRICTIVE FOR ALL
     WITH CHECK (merchant_id = NULLIF(current_setting('onceback.merchant', true), '')::uuid
         OR token_id = NULLIF(current_setting('onceback.token', true), ''));
 
+-- The console revokes tokens; a revoked one is out of its reach.
+CREATE POLICY stays_revoked ON api_tokens AS RESTRICTIVE FOR UPDATE TO onceback_console
+    USING (revoked_at IS NULL) WITH CHECK (true);
+
 -- Who may make which move. The console never settles; the worker never approves.
 CREATE POLICY console_steps ON transfers AS RESTRICTIVE FOR INSERT TO onceback_console
     WITH CHECK (step IN ('reserve', 'release'));

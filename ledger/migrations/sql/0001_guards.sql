@@ -107,6 +107,10 @@ BEGIN
         RAISE EXCEPTION 'a cap entry is for exactly its intent, and returned only when that came to nothing'
             USING ERRCODE = 'check_violation';
     END IF;
+    IF NEW.step = 'reserve' AND NEW.business_day <> (
+        SELECT (now() AT TIME ZONE zone)::date FROM merchants WHERE id = NEW.merchant_id) THEN
+        RAISE EXCEPTION 'a refund counts on the business day on which it is approved or released' USING ERRCODE = 'check_violation';
+    END IF;
     UPDATE cap_days SET used_minor = used_minor + NEW.amount_minor
     WHERE merchant_id = NEW.merchant_id AND currency = NEW.currency AND business_day = NEW.business_day
         AND used_minor + NEW.amount_minor <= limit_minor;
@@ -139,11 +143,16 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'event does not follow the last one of its case' USING ERRCODE = 'serialization_failure';
     END IF;
-    -- P6, P7, P3, P11: an approved intent has its approval, and what is sent is reserved and counted.
+    -- P3, P4, P6, P7, P11: what is approved has its approval and its line claims, what is sent is reserved and counted.
     IF NEW.from_state = 'proposed' AND NEW.to_state = 'approved' THEN
         PERFORM 1 FROM approvals WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND approver = NEW.actor;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'nothing is approved without the approval of its actor' USING ERRCODE = 'check_violation';
+        END IF;
+        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND order_minor = (
+            SELECT sum(amount_minor) FROM line_claims WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'nothing is approved that the lines of its order do not carry' USING ERRCODE = 'check_violation';
         END IF;
     ELSIF NEW.to_state = 'submitting' THEN
         PERFORM 1 FROM transfers t
@@ -284,6 +293,16 @@ BEGIN
     RETURN NEW;
 END $$;
 CREATE TRIGGER paid_units_stay BEFORE UPDATE ON case_items FOR EACH ROW EXECUTE FUNCTION keep_paid_units();
+
+-- A session that ended stays so.
+CREATE FUNCTION end_once() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NEW.ended_at IS DISTINCT FROM OLD.ended_at THEN
+        RAISE EXCEPTION 'a session that has ended does not begin again' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stays_ended BEFORE UPDATE ON sessions FOR EACH ROW WHEN (OLD.ended_at IS NOT NULL) EXECUTE FUNCTION end_once();
 
 DO $$
 DECLARE f regprocedure;
