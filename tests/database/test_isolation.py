@@ -1,6 +1,8 @@
 """P13, S40–S43: with the application's checks out of the way, one merchant neither reads nor writes another's rows."""
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +17,7 @@ from tests.database.filled import TENANT_TABLES, fill
 from tests.stack import CONSOLE, OWNER, ROLES, WORKER, Server, Stack, fresh_stack, without
 from tests.world import World, build_world
 
+ROOT = Path(__file__).parents[2]
 RUN_TIME = (CONSOLE, WORKER)
 # A person's own memberships and a token's own row are read before a merchant is known.
 BEFORE_A_TENANT = ("memberships", "api_tokens")
@@ -307,3 +310,18 @@ def test_without_force_the_triggers_would_move_another_merchants_money(stack: St
     without(stack, "ALTER TABLE captures NO FORCE ROW LEVEL SECURITY")
     with transaction(stack.owner, world.merchant_id) as db:
         assert run(db, "UPDATE captures SET lock_no = 1 WHERE merchant_id = :m", m=other.merchant_id) == 1
+
+
+def test_no_code_sets_a_merchant_for_longer_than_its_transaction() -> None:
+    """S41: a setting of the session would be the next request's too, when the pool hands the connection on."""
+    lasting = re.compile(r"SET\s+(SESSION\s+)?onceback\.|set_config\(\s*'onceback[^)]*,\s*false\s*\)", re.IGNORECASE)
+    found = [
+        str(path)
+        for folder in ("ledger", "console", "jobs", "demo")
+        for path in (ROOT / folder).rglob("*.py")
+        if lasting.search(path.read_text(encoding="utf-8"))
+    ]
+
+    assert lasting.search("SELECT set_config('onceback.merchant', %s, false)")
+    assert lasting.search("SET onceback.merchant = 'x'")
+    assert found == []
