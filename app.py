@@ -100,7 +100,7 @@ def _wrap(app: Flask, given: Settings) -> None:
 def command_line() -> Flask:
     """An application that serves nothing and holds the commands."""
     commands = Flask("onceback")
-    groups = ["administration:groups", "jobs.commands:jobs", "ledger.order_import:commands"]
+    groups = ["administration:groups", "jobs.commands:jobs", "order_commands:orders"]
     for place in groups:
         module, name = place.split(":")
         if find_spec(module):
