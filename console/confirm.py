@@ -59,7 +59,7 @@ def approve_refund(intent_id: UUID) -> Response:
     form = ApproveForm()
     note = str(form.note.data or "").strip()
     if not form.validate():
-        return _sheet_again(intent_id, note, next(iter(form.note.errors), ""))
+        return _sheet_again(intent_id, note, str(next(error for field in form for error in field.errors)))
     seen = Seen(bytes.fromhex(str(form.fingerprint.data)), str(form.operation.data), mask_card_numbers(note))
     window = installed().settings.cancel_window_seconds
     try:
@@ -83,9 +83,7 @@ def approve_refund(intent_id: UUID) -> Response:
 
 def _sheet_again(intent_id: UUID, note: str, error: str) -> Response:
     with reading() as db:
-        return _page(
-            db, read_decision(db, current.merchant_id, intent_id), None, note, note_error=str(error), status=422
-        )
+        return _page(db, read_decision(db, current.merchant_id, intent_id), None, note, note_error=error, status=422)
 
 
 def _refused(intent_id: UUID, refused: LedgerError, note: str) -> Response:
