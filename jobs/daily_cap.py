@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
-from jobs.worker import BUSY, Counts, Worker
+from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.caps import release_held
 from ledger.database import transaction
 
@@ -20,10 +20,10 @@ def run_once(worker: Worker) -> Counts:
                 counts["released"] += 1
         except BUSY as error:
             counts["busy"] += 1
-            log.warning("release_waits", merchant=str(merchant_id), error=error)
+            log.warning("release_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
         except SQLAlchemyError as error:
             counts["failed"] += 1
-            log.error("release_failed", merchant=str(merchant_id), error=error)
+            log.error("release_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
     return counts
 
 

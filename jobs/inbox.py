@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
 from jobs.stripe_gateway import Account, LookFailed
-from jobs.worker import BUSY, Counts, Worker
+from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import first, rows, run, transaction
 from ledger.outbox import raise_alarm
 from ledger.reconciliation import record_found
@@ -52,10 +52,10 @@ def run_once(worker: Worker) -> Counts:
                     _read_hints(worker, merchant_id, counts)
         except BUSY as error:
             counts["busy"] += 1
-            log.warning("inbox_waits", merchant=str(merchant_id), error=error)
+            log.warning("inbox_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
         except SQLAlchemyError as error:
             counts["failed"] += 1
-            log.error("inbox_failed", merchant=str(merchant_id), error=error)
+            log.error("inbox_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
     return +counts
 
 

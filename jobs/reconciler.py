@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from jobs.logs import log
 from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds
 from jobs.submitter import Held, send
-from jobs.worker import BUSY, Counts, Worker
+from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import transaction
 from ledger.events import lock_case_of_intent
 from ledger.fingerprint import read_intent
@@ -42,10 +42,10 @@ def run_once(worker: Worker) -> Counts:
             _reconcile(worker, merchant_id, counts)
         except BUSY as error:
             counts["busy"] += 1
-            log.warning("look_waits", merchant=str(merchant_id), error=error)
+            log.warning("look_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
         except SQLAlchemyError as error:
             counts["failed"] += 1
-            log.error("look_failed", merchant=str(merchant_id), error=error)
+            log.error("look_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
     return +counts
 
 

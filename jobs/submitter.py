@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
-from jobs.worker import BUSY, Counts, Worker
+from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import transaction
 from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, Claimed, claim_due
 from ledger.settlement import NotAccepted, Outcome, record_outcome
@@ -75,11 +75,11 @@ def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
             claimed = claim_due(db, merchant_id, worker_id, worker.verifier, CLAIM_BATCH)
     except BUSY as error:
         counts["busy"] += 1
-        log.warning("claim_waits", merchant=str(merchant_id), error=error)
+        log.warning("claim_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
         return []
     except SQLAlchemyError as error:
         counts["failed"] += 1
-        log.error("claim_failed", merchant=str(merchant_id), error=error)
+        log.error("claim_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
         return []
     counts["claimed"] += len(claimed)
     return [Held(one, worker_id, send_until) for one in claimed]
@@ -121,7 +121,13 @@ def _record(worker: Worker, held: Held, outcome: Outcome) -> str:
         recorded = worker.patiently(_record_once, worker, held, outcome)
     except SQLAlchemyError as error:
         # The answer is lost here and not at the provider: when the lease ends, the look-up finds it.
-        log.error("not_recorded", intent=str(held.claimed.intent_id), attempt=held.claimed.attempt_no, error=error)
+        log.error(
+            "not_recorded",
+            intent=str(held.claimed.intent_id),
+            attempt=held.claimed.attempt_no,
+            error=error,
+            code=sqlstate(error),
+        )
         return "not_recorded"
     return _NAMES[type(outcome).__name__] if recorded else "taken_over"
 

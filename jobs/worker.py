@@ -14,7 +14,7 @@ from uuid import UUID
 import stamina
 import stamina.instrumentation
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from jobs.liveness import Liveness
@@ -34,6 +34,11 @@ PATIENCE_SECONDS = 15
 
 # Its default would log the arguments of what is tried again.
 stamina.instrumentation.set_on_retry_hooks([])
+
+
+def sqlstate(error: SQLAlchemyError) -> str:
+    """The five characters that say what the database refused; its text stays out of the log."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
 
 
 class ChargeLocks:
