@@ -26,7 +26,7 @@ from tests.refunds import (
     state_of,
     worker_at,
 )
-from tests.stack import Stack, without
+from tests.stack import Server, Stack, fresh_stack, without
 from tests.world import World, build_world
 
 
@@ -198,18 +198,18 @@ def test_two_workers_release_no_more_than_fits(stack: Stack, sandbox: Running, c
     assert [state_of(stack, one) for one in ones] == ["approved", "approved", "held", "held"]
 
 
-def test_without_the_cap_in_the_database_more_than_the_cap_would_leave(
-    stack: Stack, sandbox: Running, capped: World
-) -> None:
-    without(
-        stack,
-        "ALTER TABLE cap_days DROP CONSTRAINT used_within_cap",
-        "ALTER TABLE cap_entries DISABLE TRIGGER moves_cap",
-    )
-    ones = [approved(stack, capped, sandbox) for _ in range(2)]
-    with worker_at(stack, sandbox, capped) as worker:
-        submitter.run_once(worker)
-    assert sum(sandbox.money(one.payment_intent)["refunded"] for one in ones) == 4980 > 3000
+def test_without_the_cap_in_the_database_more_than_the_cap_would_leave(server: Server, sandbox: Running) -> None:
+    with fresh_stack(server) as stack:
+        capped = build_world(stack, "quay", cap_minor={"GBP": 3000})
+        without(
+            stack,
+            "ALTER TABLE cap_days DROP CONSTRAINT used_within_cap",
+            "ALTER TABLE cap_entries DISABLE TRIGGER moves_cap",
+        )
+        ones = [approved(stack, capped, sandbox) for _ in range(2)]
+        with worker_at(stack, sandbox, capped) as worker:
+            submitter.run_once(worker)
+        assert sum(sandbox.money(one.payment_intent)["refunded"] for one in ones) == 4980 > 3000
 
 
 def test_a_form_with_another_fingerprint_approves_nothing(

@@ -107,6 +107,7 @@ def test_a_worker_that_lost_its_lock_sends_nothing_until_it_has_a_new_one(
     before = worker.liveness.worker_id
     as_administrator(
         stack, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'onceback-alive'"
+        " AND datname = current_database()",
     )  # fmt: skip
     assert (submitter.run_once(worker), creates(sandbox)) == ({}, [])
     assert prove_life(worker) == {"renewed": 1}
