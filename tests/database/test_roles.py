@@ -159,14 +159,20 @@ def test_balances_and_heads_move_by_their_journals_only(undone: As, harbour: Wor
         run(db, change)
 
 
-def test_the_credentials_of_people_are_not_the_workers_to_read(undone: As, harbour: World) -> None:
-    for table in ("sessions", "sign_in_misses", "api_tokens", "idempotency_keys", "notes", "customers"):
-        with undone(WORKER, harbour.merchant_id) as db:
-            if table == "customers":
-                assert db.execute(text("SELECT name FROM customers")).all()
-                continue
-            with pytest.raises(DBAPIError, match="permission denied"):
-                db.execute(text(f"SELECT * FROM {table}"))  # noqa: S608 - of this list
+def test_credentials_customers_and_photos_are_not_the_workers_to_read(undone: As, harbour: World) -> None:
+    for table in (
+        "sessions",
+        "sign_in_misses",
+        "api_tokens",
+        "idempotency_keys",
+        "notes",
+        "customers",
+        "conversations",
+    ):
+        with undone(WORKER, harbour.merchant_id) as db, pytest.raises(DBAPIError, match="permission denied"):
+            db.execute(text(f"SELECT * FROM {table}"))  # noqa: S608 - of this list
+    with undone(WORKER, harbour.merchant_id) as db, pytest.raises(DBAPIError, match="permission denied"):
+        db.execute(text("SELECT content FROM photos"))
     with undone(WORKER, harbour.merchant_id) as db, pytest.raises(DBAPIError, match="permission denied"):
         db.execute(text("SELECT password_hash FROM staff"))
 

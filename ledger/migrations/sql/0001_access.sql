@@ -70,11 +70,13 @@ GRANT UPDATE (role, ended_at) ON memberships TO onceback_console;
 GRANT UPDATE (last_used_at, revoked_at) ON api_tokens TO onceback_console;
 GRANT UPDATE (paused_at, paused_by) ON merchant_brakes TO onceback_console;
 
-GRANT SELECT ON deployment, merchants, merchant_brakes, provider_accounts, policies, customers, orders, order_lines,
-    captures, cases, case_items, conversations, evidence, photos, entitlements, intent_transitions, intents, approvals, transfers,
+GRANT SELECT ON deployment, merchants, merchant_brakes, provider_accounts, policies, orders, order_lines,
+    captures, cases, case_items, evidence, entitlements, intent_transitions, intents, approvals, transfers,
     line_claims, caps, cap_days, cap_entries, events, outbox, attempts, attempt_results, looks, provider_events, alarms,
     memberships TO onceback_worker;
 GRANT SELECT (staff_id, name, disabled_at) ON staff TO onceback_worker;
+-- Of photos only what the evidence digest needs, never the picture; customers and their messages are none of the worker's.
+GRANT SELECT (merchant_id, case_id, photo_id, line_id, unit, content_type, caption, actor, sha256) ON photos TO onceback_worker;
 GRANT INSERT ON transfers, line_claims, cap_entries, events, attempts, attempt_results, looks, alarms TO onceback_worker;
 GRANT UPDATE (lock_no) ON orders, cases, captures TO onceback_worker;
 GRANT UPDATE (closed_at, amount_minor) ON cases TO onceback_worker;
