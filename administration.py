@@ -14,7 +14,7 @@ import click
 from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from console import sessions
 from console.passwords import hash_password, password_fault
@@ -39,7 +39,7 @@ def migrate_command() -> None:
         migrate(_settings().database_url.get_secret_value())
     except CommandError as error:
         raise click.ClickException(str(error)) from None
-    except DBAPIError:
+    except (ArgumentError, DBAPIError):
         raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
     click.echo("The schema is the newest.")
 
@@ -184,7 +184,12 @@ groups = (database, keys, merchant_group, staff, tokens)
 @contextmanager
 def _transaction() -> Iterator[Connection]:
     """One transaction with the given DATABASE_URL; what the ledger or the database refuses becomes a sentence."""
-    engine = connect(_settings().database_url.get_secret_value(), pool_size=1, name="administration")
+    try:
+        engine = connect(_settings().database_url.get_secret_value(), pool_size=1, name="administration")
+    except ArgumentError:
+        raise click.ClickException(
+            "DATABASE_URL is not an address such as postgresql://role:…@host/onceback."
+        ) from None
     try:
         with transaction(engine) as db:
             yield db

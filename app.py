@@ -21,7 +21,6 @@ from console import access, errors, filters, fragments, gate, log, passwords, se
 from console.headers import NONCE, SecurityHeaders
 from console.installation import NAME, Installation
 from console.static_files import StaticFiles
-from ledger.database import connect
 from ledger.seals import Sealer
 from settings import Settings
 
@@ -36,8 +35,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         raise start.Refused("COOKIE_KEY or SEAL_KEY is missing.")
     log.configure()
     app = Flask("onceback", root_path=str(start.ROOT), static_folder=None, template_folder="templates")
-    engine = connect(given.database_url.get_secret_value(), pool_size=given.web_pool_size, name="web")
-    start.check_database(engine)
+    engine = start.console_engine(given)
     sealer = Sealer.from_text(given.seal_key.get_secret_value())
     app.extensions[NAME] = Installation(given, engine, sealer)
     _configure(app, given.cookie_key.get_secret_value())
@@ -53,6 +51,8 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 
 def _configure(app: Flask, cookie_key: str) -> None:
+    # Before anything makes the environment of the templates: Flask would escape by the ending of a name.
+    app.jinja_options = {**app.jinja_options, "undefined": StrictUndefined, "autoescape": True}
     app.config.update(
         SECRET_KEY=sessions.derived_key(cookie_key, "forms"),
         DOOR_KEY=sessions.derived_key(cookie_key, "door"),
@@ -72,8 +72,6 @@ def _configure(app: Flask, cookie_key: str) -> None:
 def _add_templates(app: Flask) -> None:
     files = StaticFiles()
     app.extensions["onceback.static"] = files
-    app.jinja_options = {**app.jinja_options, "undefined": StrictUndefined, "autoescape": True}
-    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = False
     app.jinja_env.globals.update(asset=files.asset, integrity=files.integrity)
     app.context_processor(lambda: {"csp_nonce": request.environ.get(NONCE, "")})
     app.url_defaults(fragments.merchant_into_addresses)

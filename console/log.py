@@ -4,7 +4,7 @@ No field holds what a person typed, a name, an address of the browser's bar, a c
 its kind and by where it was raised, never by its text: a database's message repeats the values it was given.
 """
 
-import sys
+import logging
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ ALLOWED: Final = frozenset((
     "directive", "blocked", "kind", "count",
 ))  # fmt: skip
 _LONGEST: Final = 200
+NAME: Final = "onceback"
 
 
 def only_allowed(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> Mapping[str, Any]:
@@ -36,8 +37,34 @@ def configure() -> None:
             only_allowed,
             structlog.processors.JSONRenderer(sort_keys=True),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
+        logger_factory=Lines,
+        cache_logger_on_first_use=False,
     )
+    framework = logging.getLogger(NAME)
+    framework.handlers[:] = [_FrameworkHandler(logging.WARNING)]
+    framework.propagate = False
+
+
+class Lines:
+    """Writes each entry to standard output as it is when the entry is made."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def msg(self, message: str) -> None:
+        """One line, at once."""
+        print(message, flush=True)
+
+    debug = info = warning = error = critical = msg
+
+
+class _FrameworkHandler(logging.Handler):
+    """Flask logs an exception that even the error page could not answer: its kind is kept, its text is not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        log.error(
+            "framework", error=kind.__name__ if kind else record.levelname, where=f"{record.module}:{record.lineno}"
+        )
 
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

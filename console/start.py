@@ -7,8 +7,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from ledger.database import connect
 from ledger.database_role import WrongRole, check_role
 from ledger.seals import Sealer
 from settings import Settings
@@ -76,11 +77,16 @@ def _debug_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def check_database(engine: Engine) -> None:
-    """Raises Refused when the database does not answer, or the role of this process is another or may do too much."""
+def console_engine(given: Settings) -> Engine:
+    """Connections as the console's role. Raises Refused when the database does not answer, or the role is another or may
+    do too much."""
     try:
+        engine = connect(given.database_url.get_secret_value(), pool_size=given.web_pool_size, name="web")
         check_role(engine, ROLE)
+    except ArgumentError:
+        raise Refused("DATABASE_URL is not an address such as postgresql://onceback_console:…@host/onceback.") from None
     except WrongRole as error:
         raise Refused(error.sentence) from None
     except DBAPIError:
         raise Refused("The database does not answer: check DATABASE_URL and that it runs.") from None
+    return engine
