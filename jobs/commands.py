@@ -11,7 +11,7 @@ from pydantic_settings import SettingsError
 
 from jobs.logs import configure
 from jobs.schedule import PERIODIC, NotQuiet, run_forever, run_job, stop_on_signals, until_quiet
-from jobs.worker import Worker, running_worker
+from jobs.worker import BUSY, Worker, running_worker
 from ledger.database_role import WrongRole, check_role
 from ledger.seals import SealVerifier
 from settings import Settings
@@ -41,7 +41,7 @@ def run(once: str | None, quiet: bool, horizon: float) -> None:
             check_role(worker.engine, ROLE)
         except (ValueError, WrongRole) as error:
             raise click.ClickException(str(error)) from None
-        except psycopg.OperationalError:
+        except (psycopg.OperationalError, *BUSY):
             raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
         try:
             _work(worker, once, quiet, horizon)

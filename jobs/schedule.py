@@ -19,7 +19,7 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 
 from jobs import daily_cap, inbox, reconciler, submitter
 from jobs.logs import log
-from jobs.worker import Counts, Worker
+from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import scalar, transaction
 from ledger.outbox import brakes_on
 
@@ -59,9 +59,13 @@ class NotQuiet(Exception):
 
 
 def run_job(periodic: Periodic, worker: Worker) -> Counts:
-    """One run and, when it counted anything, one line in the log."""
+    """One run and, when it counted anything, one line in the log. A database that is away is waited out: counts busy."""
     began = time.monotonic()
-    counts = periodic.run(worker)
+    try:
+        counts = periodic.run(worker)
+    except BUSY as error:
+        log.warning("database_away", job=periodic.name, error=error, code=sqlstate(error))
+        return Counter(["busy"])
     if counts:
         seconds = round(time.monotonic() - began, 3)
         log.info("run", job=periodic.name, counts=dict(counts), seconds=seconds, worker=worker.liveness.worker_id)
@@ -121,7 +125,11 @@ def until_quiet(worker: Worker, horizon_seconds: float) -> Counts:
         if any(name not in _NO_PROGRESS for name in round_):
             moved_at = time.monotonic()
             continue
-        wait_seconds = next_due_seconds(worker, horizon_seconds)
+        try:
+            wait_seconds = next_due_seconds(worker, horizon_seconds)
+        except BUSY:
+            round_["busy"] += 1
+            wait_seconds = None
         if wait_seconds is None and not round_:
             break
         if time.monotonic() - moved_at > horizon_seconds + PAUSE_SECONDS:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -16,7 +18,7 @@ from jobs.schedule import NotQuiet, prove_life, until_quiet
 from jobs.worker import Worker
 from ledger.seals import new_key
 from sandbox.client import Running
-from tests.jobs.processes import jobs_process
+from tests.jobs.processes import jobs_process, wait_until
 from tests.refunds import approved, as_administrator, creates, refunds_at, state_of, worker_environment
 from tests.stack import Stack
 from tests.world import World
@@ -114,6 +116,25 @@ def test_a_worker_that_lost_its_lock_sends_nothing_until_it_has_a_new_one(
     assert worker.liveness.worker_id not in (before, 0)
     assert submitter.run_once(worker) == {"claimed": 1, "confirmed": 1}
     assert state_of(stack, one) == "succeeded"
+
+
+def test_a_worker_outlives_a_database_that_goes_away_in_the_middle_of_a_call(
+    stack: Stack, sandbox: Running, world: World, worker: Worker
+) -> None:
+    one = approved(stack, world, sandbox)
+    sandbox.fault("delay_after", ms=800, charge=one.charge)
+    with ThreadPoolExecutor(1) as thread:
+        work = thread.submit(until_quiet, worker, 40)
+        wait_until(lambda: refunds_at(sandbox, one), "the refund")
+        with psycopg.connect(stack.server.url("postgres"), autocommit=True) as away:
+            away.execute("UPDATE pg_database SET datallowconn = false WHERE datname = %s", (stack.name,))
+            away.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (stack.name,))
+            time.sleep(2)
+            away.execute("UPDATE pg_database SET datallowconn = true WHERE datname = %s", (stack.name,))
+        counts = work.result(timeout=60)
+    assert counts["claimed"] == 1
+    assert (state_of(stack, one), refunds_at(sandbox, one)) == ("succeeded", 1)
+    assert len(creates(sandbox)) == 1
 
 
 def test_the_lock_is_seen_by_the_others_under_the_workers_id_and_goes_with_it(stack: Stack, world: World) -> None:
