@@ -7,7 +7,7 @@ from uuid import UUID
 from flask import Blueprint, Response, url_for
 from sqlalchemy import Connection
 from wtforms import SelectField, StringField, TextAreaField
-from wtforms.validators import InputRequired, Length
+from wtforms.validators import DataRequired, InputRequired, Length
 
 from console import words
 from console.access import current, permission, reading, writing
@@ -33,7 +33,7 @@ class RaiseForm(ConsoleForm):
 
     currency = SelectField("Currency", validate_choice=True)
     limit = StringField("Limit for today", validators=[InputRequired("Write the limit you ask for"), Length(max=24)])
-    reason = TextAreaField("Why today", validators=[InputRequired("Say why"), Length(max=LONGEST_REASON)])
+    reason = TextAreaField("Why today", validators=[DataRequired("Say why"), Length(max=LONGEST_REASON)])
 
 
 @blueprint.get("/")

@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Blueprint, Response, request, url_for
 from sqlalchemy import Connection
 from wtforms import RadioField, TextAreaField
-from wtforms.validators import InputRequired, Length
+from wtforms.validators import DataRequired, InputRequired, Length
 
 from console import case_cards as cards
 from console import words
@@ -37,7 +37,7 @@ _EXTENSIONS: Final = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "we
 class NoteForm(ConsoleForm):
     """A person's own words about the case."""
 
-    note = TextAreaField("Note", validators=[InputRequired("Write the note first"), Length(max=MOST_CHARACTERS)])
+    note = TextAreaField("Note", validators=[DataRequired("Write the note first"), Length(max=MOST_CHARACTERS)])
 
 
 class RejectForm(ConsoleForm):

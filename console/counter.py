@@ -6,7 +6,7 @@ from uuid import UUID
 from flask import Blueprint, Response, request, url_for
 from sqlalchemy import Connection
 from wtforms import HiddenField, SelectField, StringField, TextAreaField
-from wtforms.validators import AnyOf, InputRequired, Length
+from wtforms.validators import AnyOf, InputRequired, Length, Optional
 
 from console import words
 from console.access import current, permission, reading, writing
@@ -15,6 +15,7 @@ from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
 from console.log import log
 from console.operations import Result, first_result, keep_result
+from ledger.card_numbers import mask_card_numbers
 from ledger.cases import Opened, ReturnRequest, open_return
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, NotFound
 from ledger.queries.orders import OrderAtCounter, find_orders, read_order
@@ -40,7 +41,9 @@ class ReturnForm(ConsoleForm):
         "Conversation", description="Ticket or call, if there was one", validators=[Length(max=120)]
     )
     note = TextAreaField("What the customer says", validators=[Length(max=2000)])
-    answer = HiddenField(validators=[AnyOf(["", "existing", "separate"], message="Choose what the customer said")])
+    answer = HiddenField(
+        validators=[Optional(), AnyOf(["existing", "separate"], message="Choose what the customer said")]
+    )
 
 
 @blueprint.get("/")
@@ -98,7 +101,7 @@ def _open(db: Connection, found: OrderAtCounter, form: ReturnForm, lines: tuple[
             actor=current.actor,
             relation={"existing": "existing", "separate": "separate"}.get(form.answer.data or ""),  # type: ignore[arg-type]
             customer_verified="in person",
-            customer_text=(form.note.data or "").strip(),
+            customer_text=mask_card_numbers((form.note.data or "").strip()),
         ),
     )
     keep_result(db, operation, {"case_id": str(opened.case_id), "number": opened.number, "status": opened.status})
@@ -166,21 +169,16 @@ def _again(order_id: UUID, form: ReturnForm, errors: dict[int, str], whole: list
 
 
 def _form(found: OrderAtCounter) -> ReturnForm:
-    """The form with a quantity field for each line that is offered."""
-    fields = {f"quantity_{line.position}": StringField() for line in offered(found)}
+    """The form with a quantity field for each line, also one without units left: asking for those is answered with why."""
+    fields = {f"quantity_{line.position}": StringField() for line in found.lines[:MOST_LINES]}
     made: ReturnForm = type("ReturnFormOfOrder", (ReturnForm,), fields)()
     return made
-
-
-def offered(found: OrderAtCounter) -> list[Any]:
-    """The lines the form offers: those with units left, as far as a form can hold them."""
-    return [line for line in found.lines if line.taken < line.quantity or found.open_case_id is not None][:MOST_LINES]
 
 
 def _quantities(found: OrderAtCounter, form: ReturnForm) -> tuple[tuple[tuple[str, int], ...], dict[int, str]]:
     """What was typed per line: (line reference, quantity), and by position what is no whole number."""
     lines, errors = [], {}
-    for line in offered(found):
+    for line in found.lines[:MOST_LINES]:
         text = (form[f"quantity_{line.position}"].data or "").strip()
         if not text or text == "0":
             continue
@@ -201,4 +199,4 @@ def _search(text: str, found: list[Any]) -> dict[str, Any]:
         for order in found
     ]  # fmt: skip
     find = {"url": url_for("counter.index"), "q": text, "searched": bool(text), "orders": orders}
-    return {"find": find, "order": None, "form": None, "form_errors": [], "action_url": ""}
+    return {"find": find, "order": None, "form": None, "form_errors": [], "wrong": False, "action_url": ""}

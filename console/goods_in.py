@@ -16,7 +16,7 @@ from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
 from console.operations import first_result, keep_result
 from ledger.card_numbers import mask_card_numbers
-from ledger.errors import BadInput
+from ledger.errors import BadInput, WrongState
 from ledger.events import lock_case
 from ledger.evidence import Arrival, ReceivedLine, report_arrival
 from ledger.queries.case import read_head
@@ -45,7 +45,7 @@ def index() -> Response:
     text = request.args.get("q", "").replace("\0", "").strip()[:LONGEST_SEARCH]
     with reading() as db:
         found = find_cases(db, current.merchant_id, text) if text else waiting_for_goods(db, current.merchant_id)
-        return page("goods_in.html", receipt=None, errors=[], **_find(text, found))
+        return page("goods_in.html", receipt=None, errors=[], wrong=False, **_find(text, found))
 
 
 @blueprint.get("/<uuid:case_id>")
@@ -53,7 +53,7 @@ def index() -> Response:
 def report(case_id: UUID) -> Response:
     """The form for one case."""
     with reading() as db:
-        lines = lines_at_bench(db, current.merchant_id, case_id)
+        lines = _lines(db, case_id)
         return page("goods_in.html", **_page(db, case_id, lines, _form(lines), {}, []))
 
 
@@ -62,8 +62,7 @@ def report(case_id: UUID) -> Response:
 def record(case_id: UUID) -> Response:
     """Records what arrived; the same form again records it once."""
     with reading() as db:
-        read_head(db, current.merchant_id, case_id)
-        form = _form(lines_at_bench(db, current.merchant_id, case_id))
+        form = _form(_lines(db, case_id))
     valid = form.validate()
     wrong: dict[str, str] = {}
     try:
@@ -76,6 +75,15 @@ def record(case_id: UUID) -> Response:
         return _again(case_id, form, wrong, [wrong.pop("")] if "" in wrong else [])
     say("ok", "Recorded what arrived.", "The amount is worked out again from it.")
     return see_other("case.show", case_id=case_id)
+
+
+def _lines(db: Connection, case_id: UUID) -> list[LineAtBench]:
+    """The lines whose units the case holds. Raises NotFound, and WrongState when it holds none: it was rejected."""
+    head = read_head(db, current.merchant_id, case_id)
+    found = lines_at_bench(db, current.merchant_id, case_id)
+    if not found:
+        raise WrongState(f"Case {words.case_reference(head.number)} was rejected. Open a new return for what arrived.")
+    return found
 
 
 def _record_once(db: Connection, case_id: UUID, form: ArrivalForm) -> dict[str, str]:
@@ -204,6 +212,7 @@ def _page(
         },
         "bench": _input(form, "bench", "Bench or parcel", {"bench": str(next(iter(form.bench.errors), ""))}),
         "errors": whole,
+        "wrong": bool(wrong or whole or form.errors),
         "action_url": url_for("goods_in.record", case_id=case_id),
         "operation": str(form.operation.data),
     }  # fmt: skip

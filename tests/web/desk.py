@@ -57,16 +57,23 @@ class Desk:
     def state(self, intent_id: UUID) -> str:
         return lives.state(self.stack, self.world, intent_id)
 
-    def pay(self, intent_id: UUID, by: Person | None = None) -> None:
-        """Approved by `by` (Priya), sent, and paid at the provider."""
-        lives.approve_as(self.stack, self.world, by or self.world.priya, intent_id)
-        for claimed in lives.claim(self.stack, self.world):
-            row = self.rows("SELECT * FROM intents WHERE merchant_id = :m AND intent_id = :i", i=claimed.intent_id)[0]
-            refund = ProviderRefund(
-                f"re_{row['number']}", "succeeded", row["amount_minor"], row["currency"], row["payment_intent_ref"],
-                row["charge_ref"], str(row["intent_id"]),
-            )  # fmt: skip
-            assert lives.record(self.stack, claimed, Confirmed(refund))
+    def pay(self, intent_id: UUID) -> None:
+        """Approved by Priya, sent, and paid at the provider."""
+        pay(self.stack, self.world, intent_id)
+
+
+def pay(stack: Stack, world: World, intent_id: UUID) -> None:
+    """Approved by Priya, sent, and paid at the provider."""
+    lives.approve_as(stack, world, world.priya, intent_id)
+    for claimed in lives.claim(stack, world):
+        with transaction(stack.console, world.merchant_id, read_only=True) as db:
+            row = rows(db, "SELECT * FROM intents WHERE merchant_id = :m AND intent_id = :i", m=world.merchant_id,
+                       i=claimed.intent_id)[0]  # fmt: skip
+        refund = ProviderRefund(
+            f"re_{row['number']}", "succeeded", row["amount_minor"], row["currency"], row["payment_intent_ref"],
+            row["charge_ref"], str(row["intent_id"]),
+        )  # fmt: skip
+        assert lives.record(stack, claimed, Confirmed(refund))
 
 
 def token_of(page: Page) -> str:
