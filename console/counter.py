@@ -10,7 +10,7 @@ from wtforms.validators import AnyOf, InputRequired, Length, Optional
 
 from console import words
 from console.access import current, permission, reading, writing
-from console.counter_pages import ask_page, order_page, refused_page
+from console.counter_pages import ask_page, order_page, refused_page, too_many
 from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
 from console.log import log
@@ -143,23 +143,13 @@ def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response
                 unanswered = "answer" not in request.form
                 error = "Choose what the customer said" if unanswered else ""
                 return page("counter_ask.html", status=409, ask=ask_page(found, form, refused.facts), ask_error=error)
-            case MoreThanLeft() | BadInput() | NotFound():
-                errors, whole = _line_errors(found, refused)
+            case MoreThanLeft():
+                errors, whole = too_many(db, found, refused)
+                return page("counter.html", status=409, **order_page(found, form, errors, whole))
+            case BadInput() | NotFound():
                 status = 422 if isinstance(refused, BadInput) else 409
-                return page("counter.html", status=status, **order_page(found, form, errors, whole))
+                return page("counter.html", status=status, **order_page(found, form, {}, [refused.sentence]))
     raise refused
-
-
-def _line_errors(found: OrderAtCounter, refused: LedgerError) -> tuple[dict[int, str], list[str]]:
-    position = {line.line_ref: line.position for line in found.lines}
-    errors = {
-        position[fact["line"]]: f"only {fact['left']} of {fact['bought']} left"
-        for fact in refused.facts.get("lines", [])
-        if isinstance(refused, MoreThanLeft) and fact["asked"] > fact["left"]
-    }
-    named = [case["case"] for case in refused.facts.get("cases", [])]
-    also = f" Open requests: {', '.join(named)}." if named else ""
-    return errors, [f"{refused.sentence}{also}"]
 
 
 def _again(order_id: UUID, form: ReturnForm, errors: dict[int, str], whole: list[str], status: int) -> Response:
