@@ -131,3 +131,20 @@ def test_one_order_put_twice_at_once_is_one_order(shop: Caller, stack: Stack, wo
         assert raced.refusals == []
         assert sorted(answer.status_code for answer in raced.results) == [200, 201]
         assert count(stack.console, world, ORDERS, r=f"B-{number}") == 1
+
+
+def test_an_order_of_a_thousand_lines_is_taken_whole(shop: Caller, stack: Stack, world: World) -> None:
+    lines = [line(number, 100 + number, 3) for number in range(1, 1001)]
+    total = sum(3 * (100 + number) for number in range(1, 1001))
+    large = document(lines, total, external_ref="A-LARGE")
+    assert shop.put("/orders/A-LARGE", large).status_code == 201
+    stored = ORDERS.replace("FROM orders", "FROM order_lines JOIN orders USING (merchant_id, order_id)")
+    assert count(stack.console, world, stored, r="A-LARGE") == 1000
+
+
+def test_a_merchant_without_an_account_is_told_to_get_one(shop: Caller, stack: Stack, world: World) -> None:
+    with stack.admin() as admin:
+        admin.execute("SET session_replication_role = replica")
+        admin.execute("DELETE FROM provider_accounts WHERE merchant_id = %s", [world.merchant_id])
+    refused = shop.put("/orders/A-30001", order())
+    assert (refused.status_code, fact(refused)["code"]) == (409, "no-provider-account")
