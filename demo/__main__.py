@@ -10,9 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
-from demo.local_stack import LocalStack, StackError
+from demo.local_stack import LocalStack, StackError, forget
 from demo.people import PASSWORD, PEOPLE
-from demo.postgres import EmbeddedPostgres
 from demo.seed import marker, seed
 from demo.server_account import PostgresError
 
@@ -48,13 +47,6 @@ def reset(folder: Path) -> int:
     forget(folder)
     print("The demo's data is gone. The next `make demo` starts over.")
     return 0
-
-
-def forget(folder: Path) -> None:
-    """Ends a database that is still running there, and removes the folder."""
-    if folder.exists():
-        EmbeddedPostgres(folder / "postgres").destroy()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ process id, in the reverse order of starting.
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -189,6 +190,13 @@ class LocalStack:
         raise StackError(
             f"The {name} process did not answer within {READY_SECONDS} s; its log {self.log(name)} says more."
         )
+
+
+def forget(folder: Path) -> None:
+    """Ends a database that is still running there, and removes the folder."""
+    if folder.exists():
+        EmbeddedPostgres(folder / "postgres").destroy()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _port(wanted: int, name: str) -> int:

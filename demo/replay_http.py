@@ -49,7 +49,9 @@ class Api:
     def post(self, path: str, key: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """POSTs once in effect: whatever happens to the answer, the request is repeated under the same key."""
         headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
-        answer = insist(lambda: self._session().post(f"{self.origin}/api/v1{path}", json=body, headers=headers, timeout=30))
+        answer = insist(
+            lambda: self._session().post(f"{self.origin}/api/v1{path}", json=body, headers=headers, timeout=30)
+        )
         return answer.status_code, answer.json()
 
     def _session(self) -> requests.Session:
@@ -74,16 +76,18 @@ class Reviewer:
             raise RuntimeError(f"{email} could not sign in: {answer.status_code}")
 
     def approve(self, intent_id: Any) -> int:
-        """Opens the confirm page of an intent and approves what it shows; the final status of the page or the POST.
+        """Opens the confirm page of an intent and approves what it shows; 303 to the decision, whoever was first.
 
-        A page that shows another state than "proposed" has no button: somebody else was first.
+        Raises RuntimeError for any other answer.
         """
-        path = f"/{self.merchant}/intents/{intent_id}/confirm"
+        path = f"/{self.merchant}/refunds/{intent_id}/approval"
         page = self._get(path)
         fields = _hidden(page.text)
-        if page.status_code != 200 or "fingerprint" not in fields:
-            return page.status_code
-        return self._post(path, {**fields, "note": ""}).status_code
+        if page.status_code == 200 and "fingerprint" in fields:
+            page = self._post(path, {**fields, "note": ""})
+        if page.status_code != 303:
+            raise RuntimeError(f"{self.email} meant to approve {intent_id} and was answered {page.status_code}")
+        return page.status_code
 
     def _get(self, path: str) -> requests.Response:
         return insist(lambda: self._send("GET", path, None))
