@@ -14,7 +14,7 @@ from whitenoise import WhiteNoise
 from console.headers import STATIC_PREFIX, Application
 
 FOLDER: Final = Path(__file__).parents[1] / "static"
-OURS: Final = ("console.css", "console.js")
+OURS: Final = ("console.css", "console.js", "icon.svg")
 
 
 class StaticFiles:
