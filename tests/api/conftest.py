@@ -1,7 +1,7 @@
 """The web process of a test, and channels that call it. Every refusal has to be a whole problem document."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from tests.api.web import web_app
-from tests.stack import Stack
+from tests.emptied import empty
+from tests.stack import Server, Stack, fresh_stack
 from tests.world import Token, World
 
 _numbers = itertools.count(1)
@@ -69,9 +70,22 @@ def fact(answer: TestResponse) -> Any:
     return answer.get_json(force=True)
 
 
+@pytest.fixture(scope="module")
+def database(server: Server) -> Iterator[Stack]:
+    with fresh_stack(server) as made:
+        yield made
+
+
 @pytest.fixture
-def app(stack: Stack, world: World) -> Flask:
-    return web_app(stack)
+def stack(database: Stack) -> Iterator[Stack]:
+    """One database a file, emptied after each test."""
+    yield database
+    empty(database)
+
+
+@pytest.fixture(scope="module")
+def app(database: Stack) -> Flask:
+    return web_app(database)
 
 
 @pytest.fixture

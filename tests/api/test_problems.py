@@ -1,7 +1,6 @@
 """RFC 9457 on every road out: what cannot be read, what is not there, what is too large."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
@@ -14,22 +13,8 @@ from ledger.cases import REASONS
 from ledger.errors import LedgerError
 from ledger.evidence import GRADES
 from tests.api.conftest import Caller, fact, wish
-from tests.stack import Server, Stack, fresh_stack
-from tests.world import World, build_world
 
 KEY = {"Idempotency-Key": "k", "Content-Type": "application/json"}
-
-
-@pytest.fixture(scope="module")
-def stack(server: Server) -> Iterator[Stack]:
-    """One database for this file: what is refused leaves nothing behind."""
-    with fresh_stack(server) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def world(stack: Stack) -> World:
-    return build_world(stack)
 
 
 @pytest.mark.parametrize(
