@@ -23,7 +23,8 @@ class StaticFiles:
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
         self._integrity = _reviewed(folder)
-        names = (*OURS, *(f"vendor/{name}" for name in self._integrity))
+        ours = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
+        names = (*sorted(ours | set(NEEDED)), *(f"vendor/{name}" for name in self._integrity))
         self._addresses = {name: _address(folder, name) for name in names}
 
     def asset(self, name: str) -> str:
@@ -35,7 +36,7 @@ class StaticFiles:
         return self._integrity[name.removeprefix("vendor/")]
 
     def in_front_of(self, application: Application) -> Any:
-        """The application with these files before it, and nothing else of the folder."""
+        """The application with these files before it, under their hashed names only."""
         files = WhiteNoise(application, allow_all_origins=False, immutable_file_test=lambda _path, _url: True)
         for name, address in self._addresses.items():
             files.add_file_to_dictionary(address, str(self._folder / name))
