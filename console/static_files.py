@@ -14,7 +14,8 @@ from whitenoise import WhiteNoise
 from console.headers import STATIC_PREFIX, Application
 
 FOLDER: Final = Path(__file__).parents[1] / "static"
-OURS: Final = ("console.css", "console.js", "icon.svg")
+# Without these no page is whole; whatever else of ours is in the folder is served too.
+NEEDED: Final = ("console.css", "console.js", "icon.svg")
 
 
 class StaticFiles:
