@@ -16,6 +16,7 @@ from uuid import UUID
 
 import click
 import stamina
+import stamina.instrumentation
 from pydantic import ValidationError
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -39,6 +40,9 @@ BATCH_LINES: Final = 5_000
 # Another process was in the way, or the server is going down or coming up: the batch is simply done again.
 PASSING: Final = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300")
 RETRIES: Final = 8
+
+# By default each retry is logged with the error's text, and a database repeats in it the values it was given (S74).
+stamina.instrumentation.set_on_retry_hooks(())
 
 Entry = OrderFacts | ReturnLine | Refused
 # Makes the payments of orders that name none, outside any transaction; gives the orders back with their references.

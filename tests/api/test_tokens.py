@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from structlog.testing import capture_logs
 from werkzeug.test import TestResponse
 
 from console.api import bodies
@@ -184,6 +185,21 @@ def test_guessing_references_is_limited_and_raises_one_alarm(chat: Caller, stack
     assert int(limited.headers["Retry-After"]) > 0
     alarms = "SELECT count(*) FROM alarms WHERE merchant_id = :m AND kind = 'reference_guessing'"
     assert count(stack.console, world, alarms) == 1
+
+
+def test_no_token_and_no_word_of_a_customer_is_in_the_log(calls: Calls, world: World) -> None:
+    body = wish(("TEE", 1), reference="talk-marked")
+    body["conversation"]["text"] = "marked words of Ilse"
+    stranger = calls(dataclasses.replace(world.chat, secret="5ec2e7" * 11))
+    with capture_logs() as logged:
+        calls(world.chat).post("/returns", body, "key-marked")
+        calls(world.chat).post("/returns", body | {"relation": "separate", "order": "A-MARKED"}, "key-marked-2")
+        stranger.post("/returns", body)
+        calls(world.warehouse).post("/returns", body)
+        calls(None).call("GET", f"/api/v1/returns/{world.chat.text}")
+    assert {entry["event"] for entry in logged} == {"api_refused", "token_in_address"}
+    text = repr(logged)
+    assert not [secret for secret in (world.chat.secret, "5ec2e7", "marked", "MARKED", "Bearer") if secret in text]
 
 
 def test_a_production_web_process_takes_live_tokens_only(stack: Stack, world: World) -> None:

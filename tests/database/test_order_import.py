@@ -284,9 +284,9 @@ def test_an_order_twice_in_one_file_is_one_order_and_with_other_money_a_conflict
 
 
 def test_a_batch_in_somebodys_way_is_done_again(
-    stack: Stack, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The server ends the connection in the middle of a batch, twice."""
+    """The server ends the connection in the middle of a batch, twice. No word of it with what was in the batch."""
     store, losses = order_import.store_orders, [1, 1]
 
     def lost(db: Any, *asked: Any) -> Any:
@@ -301,6 +301,7 @@ def test_a_batch_in_somebodys_way_is_done_again(
     monkeypatch.setattr(order_commands, "store_orders", lost)
     report = take(stack.console, world, shop_file(tmp_path, 20), "onceback")
     assert (report.orders, losses) == ({"created": 20}, [])
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_order_put_while_it_is_imported_is_one_order(stack: Stack, world: World, tmp_path: Path) -> None:
