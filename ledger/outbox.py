@@ -41,8 +41,9 @@ class Claimed:
     lease_until: datetime
 
 
+# What is joined to the locked case is as old as the statement: `attempts` tells whether another worker was here since.
 _DUE: Final = """
-    SELECT c.case_id, i.intent_id FROM outbox o
+    SELECT c.case_id, i.intent_id, o.attempts FROM outbox o
     JOIN intents i ON i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() AND (
@@ -71,7 +72,7 @@ def claim_due(db: Connection, merchant_id: UUID, worker_id: int, verifier: SealV
         intent = read_intent(db, merchant_id, due["intent_id"], lock=True)
         if intent is None or intent["state"] not in ("approved", "submitting"):
             continue
-        attempt = start_attempt(db, case, intent, worker_id, verifier)
+        attempt = start_attempt(db, case, intent, worker_id, verifier, attempts=due["attempts"])
         if attempt is not None:
             claimed.append(attempt)
     return claimed
@@ -84,15 +85,24 @@ def brakes_on(db: Connection, merchant_id: UUID) -> bool:
 
 
 def start_attempt(
-    db: Connection, case: LockedCase, intent: RowMapping, worker_id: int, verifier: SealVerifier
+    db: Connection,
+    case: LockedCase,
+    intent: RowMapping,
+    worker_id: int,
+    verifier: SealVerifier,
+    *,
+    attempts: int | None = None,
 ) -> Claimed | None:
     """Verifies again and writes the next attempt; None when the intent must not be sent (it is held or left to a person).
 
-    Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10).
+    Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10). `attempts`:
+    how many there were when the intent was found due; after another one it is that worker's, and None is returned.
     """
     row = first(
         db, "SELECT * FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"]
     )
+    if row is not None and attempts not in (None, row["attempts"]):
+        return None
     fault = "seal" if row is None else fault_before_send(db, intent, verifier)
     if not fault and row is not None and case.at - row["approved_at"] >= timedelta(hours=KEY_SAFE_HOURS):
         fault = "expired"
