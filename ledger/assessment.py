@@ -14,6 +14,7 @@ from ledger.assessment_facts import Facts, policy_terms, read_facts
 from ledger.canonical import canonical_bytes, digest
 from ledger.database import first, rows, run
 from ledger.entitlement import RECORD_TAG, Entitlement, derive
+from ledger.errors import WrongState
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import evidence_digest
 from ledger.ids import uuid7
@@ -56,7 +57,8 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
         "digest": result.digest,
     }
     in_flight = len(live) > len(unsent)
-    stage = None if in_flight else STAGE.get(result.outcome)
+    done = case.closed_at is not None and not _open_again(db, case, result)
+    stage = None if in_flight or done else STAGE.get(result.outcome)
     append(db, case, "entitlement.derived", actor, body, stage=stage)
     if result.outcome == "payable" and not in_flight and not facts.order["blocked"]:
         basis = Basis(
@@ -77,11 +79,28 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
 def work_out_again(db: Connection, merchant_id: UUID, case_id: UUID, actor: str) -> LockedCase:
     """A person asks for the refund anew, after a failed or returned one or once a block is lifted. Raises NotFound.
 
-    That person is then its requester and cannot approve it. Locks the case and what `reassess` locks.
+    That person is then its requester and cannot approve it. Locks the case and what `reassess` locks. Raises WrongState for
+    a closed case: new evidence opens a paid one again, a rejected one stays.
     """
     case = lock_case(db, merchant_id, case_id)
+    if case.closed_at is not None:
+        raise WrongState("This case is closed. Report what arrived, or open a new return.")
     reassess(db, case, actor, requester=actor)
     return case
+
+
+def _open_again(db: Connection, case: LockedCase, result: Entitlement) -> bool:
+    """Opens a closed case that owes more than was paid, or less; what changes neither leaves it closed."""
+    if case.stage == "rejected" or result.outcome not in ("payable", "needs_review"):
+        return False
+    run(
+        db,
+        "UPDATE cases SET closed_at = NULL WHERE merchant_id = :m AND case_id = :c",
+        m=case.merchant_id,
+        c=case.case_id,
+    )
+    case.closed_at = None
+    return True
 
 
 _LATEST: Final = """

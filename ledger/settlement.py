@@ -257,9 +257,10 @@ def _done(db: Connection, intent: RowMapping) -> None:
 
 def _succeed(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
     rest, other = units_not_paid(db, case, intent), _other_live(db, case, intent)
-    # The desk sees the least finished: another intent of the case, units not here yet, evidence that came meanwhile.
-    overtaken = intent["latest_digest"] != intent["entitlement_digest"]
-    stage = STAGE[other] if other else "needs_person" if overtaken else "waiting_goods" if rest else "paid"
+    # The desk sees the least finished: another intent of the case, evidence that came meanwhile, a part that was refused,
+    # called back or returned or that no payment covers, units not here yet.
+    open_ = intent["latest_digest"] != intent["entitlement_digest"] or _owes_more(db, case, intent)
+    stage = STAGE[other] if other else "needs_person" if open_ else "waiting_goods" if rest else "paid"
     append(db, case, "intent.succeeded", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
            move=(intent["state"], "succeeded"), stage=stage)  # fmt: skip
     transfer(db, intent, "settle")
@@ -279,6 +280,16 @@ def units_not_paid(db: Connection, case: LockedCase, intent: RowMapping) -> int:
                   " WHERE merchant_id = :m AND case_id = :c AND live", m=case.merchant_id, c=case.case_id)  # fmt: skip
     paid: int = sum(unit["to"] - unit["from"] for unit in intent["units"])
     return held - paid
+
+
+def _owes_more(db: Connection, case: LockedCase, intent: RowMapping) -> bool:
+    """Whether the case's newest entitlement is more than its paid intents and this one, in the order's currency."""
+    return bool(scalar(
+        db, "SELECT e.total_minor > (SELECT coalesce(sum(i.order_minor), 0) FROM intents i WHERE i.merchant_id = :m"
+        " AND i.case_id = :c AND (i.state = 'succeeded' OR i.intent_id = :i))"
+        " FROM entitlements e WHERE e.merchant_id = :m AND e.case_id = :c ORDER BY e.n DESC LIMIT 1",
+        m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
+    ))  # fmt: skip
 
 
 def _other_live(db: Connection, case: LockedCase, intent: RowMapping) -> str | None:
