@@ -237,7 +237,7 @@ def _may_ask_again(rows: CaseRows) -> bool:
 
 
 def _more(rows: CaseRows) -> list[dict[str, Any]]:
-    head, states = rows.head, [intent.state for intent in rows.intents]
+    head, intent, states = rows.head, rows.intent, [intent.state for intent in rows.intents]
     live, paid = any(state in LIVE for state in states), "succeeded" in states
     unsent = all(state not in ("submitting", "unknown", "pending", "needs_review") for state in states)
     if head.closed_at is not None:
@@ -245,6 +245,8 @@ def _more(rows: CaseRows) -> list[dict[str, Any]]:
     found = []
     if current.may("report_goods"):
         found.append(_act("Report what arrived…", "goods_in.report", head.case_id, method="get"))
+    if current.may("withdraw") and intent is not None and intent.state in ("approved", "held"):
+        found.append(_withdrawal(intent))
     if current.may("propose") and unsent:
         found.append(_act("Work out again", "case.work_out", head.case_id))
     if current.may("reject") and paid and not live:
@@ -258,6 +260,13 @@ def _act(label: str, endpoint: str, case_id: UUID, *, method: str = "post", dang
     operation = new_operation() if method == "post" else ""
     url = url_for(endpoint, case_id=case_id)
     return {"label": label, "url": url, "method": method, "operation": operation, "danger": danger}
+
+
+def _withdrawal(intent: read.CaseIntent) -> dict[str, Any]:
+    """Calls the refund back; for one that is held the only way back to a new look."""
+    url = url_for("decision.withdraw", intent_id=intent.intent_id)
+    label = f"Call {words.refund_reference(intent.number)} back before it is sent"
+    return {"label": label, "url": url, "method": "post", "operation": new_operation(), "danger": True}
 
 
 def _reject_page(db: Connection, case_id: UUID, form: RejectForm) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def index() -> Response:
     with reading() as db:
         found = find_orders(db, current.merchant_id, text) if text else []
         if "@" in text:
-            log.info("customer_searched", staff_id=current.staff_id, merchant=current.slug, count=len(found))
+            log.info("customer_searched", staff_id=current.staff_id, merchant=current.slug, kind="counter", count=len(found))
         return page("counter.html", **_search(text, found))
 
 

@@ -11,6 +11,7 @@ from console import words
 from console.access import current, permission, polling, reading
 from console.filters import now
 from console.fragments import asked_for_part, page, see_other
+from console.log import log
 from ledger.cases import REASONS
 from ledger.errors import BadInput
 from ledger.queries.queue import (
@@ -55,6 +56,8 @@ _EMPTY: Final = {
 def index() -> Response:
     """One page of a view; the part `rows` for a filter changed in place."""
     wanted, key = _wanted(), _key()
+    if wanted.text and wanted.by_name and any(character.isalpha() for character in wanted.text):
+        log.info("customer_searched", staff_id=current.staff_id, merchant=current.slug, kind="queue")
     with reading() as db:
         counts = count_views(db, current.merchant_id, current.zone)
         found = read_page(db, current.merchant_id, wanted, key)

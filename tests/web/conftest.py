@@ -1,5 +1,6 @@
 """Fixtures of the web tests: `app` on the test's own database, and `browser()` for each person at a machine."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -12,10 +13,10 @@ from app import create_app
 from console import passwords
 from ledger.seals import new_key
 from settings import Settings
-from tests.stack import Stack
+from tests.stack import Server, Stack, fresh_stack
 from tests.web.desk import Desk
 from tests.web.pages import Browser
-from tests.world import World
+from tests.world import World, build_world
 
 ORIGIN = "https://console.example"
 COOKIE_KEY = "Vq7-test-only-Jx0e2LrW8sYzKd4uTn6hPb1m"
@@ -72,3 +73,28 @@ def open_browser(app: Flask) -> Callable[..., Browser]:
 def desk(stack: Stack, world: World, open_browser: Callable[..., Browser]) -> Desk:
     """Harbour's desks with the people of the world at them."""
     return Desk(stack, world, open_browser)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def shared_stack(server: Server) -> Iterator[Stack]:
+    """One database for the tests of a file that each keep to a merchant of their own."""
+    with fresh_stack(server) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_app(shared_stack: Stack) -> Iterator[Flask]:
+    build_world(shared_stack, "first")
+    made = create_app(web_settings(shared_stack))
+    yield made
+    made.extensions["onceback"].engine.dispose()
+
+
+@pytest.fixture
+def shared_desk(shared_stack: Stack, shared_app: Flask, quick_hashing: None) -> Desk:
+    """The desks of a new merchant in the file's database, on the file's web process."""
+    world = build_world(shared_stack, f"harbour-{next(_numbers)}")
+    return Desk(shared_stack, world, lambda **other: Browser(shared_app, ORIGIN, **other))

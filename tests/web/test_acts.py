@@ -16,6 +16,11 @@ from tests.web.pages import Browser
 from tests.world import Person, build_world
 
 
+@pytest.fixture
+def desk(shared_desk: Desk) -> Desk:
+    return shared_desk
+
+
 @dataclass(frozen=True)
 class Act:
     """A POST: where it goes and with which fields once `prepare` made what it is about, who may do it, what it changes."""
@@ -135,7 +140,7 @@ def test_it_refuses_get(desk: Desk, act: Act) -> None:
 def test_a_stranger_finds_nothing(desk: Desk, act: Act) -> None:
     path, fields = act.prepare(desk)
     before = desk.rows(act.changes)[0]["n"]
-    north = build_world(desk.stack, "northwind")
+    north = build_world(desk.stack, f"north-{desk.world.slug}")
     stranger = desk.at(north.jonas)
     assert post(desk, stranger, desk.url(path), fields) == 404
     if path != "/cap/raises":

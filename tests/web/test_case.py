@@ -202,3 +202,15 @@ def test_absent_and_foreign_cases_are_the_same_404(desk: Desk) -> None:
 
 def answer(browser: Browser, path: str) -> int:
     return browser.ask("GET", path, headers={"HX-Request": "true"} if path.endswith("stale") else {}).status_code
+
+
+def test_a_held_refund_is_called_back_from_its_case(desk: Desk) -> None:
+    intent = lives.propose(desk.stack, desk.world)
+    as_administrator(desk.stack, "UPDATE caps SET limit_minor = 1000")
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent["intent_id"])
+    assert desk.state(intent["intent_id"]) == "held"
+    tobias = desk.at(desk.world.tobias)
+    page = tobias.get(desk.case(intent["case_id"]))
+    page = tobias.submit(page.form("/withdrawal"))
+    assert "before it was sent. Nothing was paid." in page.text
+    assert desk.state(intent["intent_id"]) == "withdrawn"

@@ -2,12 +2,20 @@
 
 import secrets
 
+import pytest
+
 from ledger.database import run, transaction
 from ledger.evidence import add_photo
 from tests import lives
 from tests.orders import Line, sha256
 from tests.web.desk import Desk
 from tests.world import add_order
+
+
+@pytest.fixture
+def desk(shared_desk: Desk) -> Desk:
+    return shared_desk
+
 
 SOFA = (Line("SOFA", 1, 30000, title="Sofa"),)
 
@@ -20,7 +28,7 @@ def test_priya_approves_what_the_sheet_says_and_lands_on_its_receipt(desk: Desk)
     assert "Ilse Brandt" in sheet.text
     assert "A-20417" in sheet.text
     assert "line 1, units 1 and 2 of 3" in sheet.text
-    assert "harbour-usual@1" in sheet.text
+    assert f"{desk.world.policy_id}@1" in sheet.text
     receipt = desk.at(desk.world.priya).submit(form, note="seen the tags")
     assert "Refund approved" in receipt.text
     assert "seen the tags" in receipt.text

@@ -8,6 +8,12 @@ from tests import lives
 from tests.database import rows as put
 from tests.web.desk import Desk
 
+
+@pytest.fixture
+def desk(shared_desk: Desk) -> Desk:
+    return shared_desk
+
+
 SENTENCES = {
     "proposed": "is being checked. It is not approved yet",
     "approved": "is approved and will be sent shortly. It is not paid yet",

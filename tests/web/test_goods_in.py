@@ -2,9 +2,16 @@
 
 from uuid import UUID
 
+import pytest
+
 from tests import lives
 from tests.web.desk import Desk
 from tests.web.pages import Browser, Form
+
+
+@pytest.fixture
+def desk(shared_desk: Desk) -> Desk:
+    return shared_desk
 
 
 def at_bench(desk: Desk, case_id: UUID) -> tuple[Browser, Form]:
