@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
-from jobs.stripe_gateway import Account, LookFailed
+from jobs.stripe_gateway import NO_PAYMENT_REF, UNREADABLE_LIST, Account, LookFailed
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import first, rows, run, transaction
 from ledger.outbox import raise_alarm
@@ -79,10 +79,11 @@ def _read_hints(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
         except LookFailed as failure:
             counts["no_answer"] += 1
             log.warning("no_answer", merchant=str(merchant_id), code=failure.code)
-            if failure.http_status != 404:
+            if failure.http_status == 404 or failure.code == NO_PAYMENT_REF:
+                counts["hints"] += _done(worker, merchant_id, events, "no_such_payment")
+            elif failure.code != UNREADABLE_LIST:
                 # Asking about the next payment would fail alike; all of them wait for the next run.
                 return
-            counts["hints"] += _done(worker, merchant_id, events, "no_such_payment")
             continue
         counts["moved"] += sum(worker.patiently(_apply_one, worker, merchant_id, refund) for refund in listed)
         counts["hints"] += _done(worker, merchant_id, _answered(events, listed), "read")

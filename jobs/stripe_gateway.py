@@ -28,6 +28,9 @@ stripe.enable_telemetry = False
 LIST_PAGE: Final = 100
 # A payment has a handful of refunds; a list without end is no list.
 LIST_MOST: Final = 2000
+# Failures of a look that are about this one payment, and not about the provider.
+NO_PAYMENT_REF: Final = "no_payment_ref"
+UNREADABLE_LIST: Final = "unreadable_list"
 _PAYMENT_REF: Final = re.compile(r"pi_[A-Za-z0-9_]{1,90}")
 _CHARGE_REF: Final = re.compile(r"(ch|py)_[A-Za-z0-9_]{1,90}")
 _ACCOUNT_REF: Final = re.compile(r"(acct_[A-Za-z0-9]{1,58})?")
@@ -131,14 +134,14 @@ class StripeGateway:
         """Every refund of a payment, newest first, whoever made it. Raises LookFailed."""
         forbid_open_transaction()
         if not _PAYMENT_REF.fullmatch(payment_intent_ref):
-            raise LookFailed("no_payment_ref")
+            raise LookFailed(NO_PAYMENT_REF)
         client = self._client(account)
         try:
             return list(_pages(client, payment_intent_ref).values())
         except stripe.StripeError as error:
             raise _look_failed(error) from error
         except _UNREADABLE as error:
-            raise LookFailed("unreadable_list") from error
+            raise LookFailed(UNREADABLE_LIST) from error
 
     def retrieve(self, account: _Account, refund_ref: str) -> ProviderRefund:
         """One refund by its id, as it stands now. Raises NoSuchRefund (404), LookFailed."""

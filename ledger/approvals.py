@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger.canonical import canonical_bytes
 from ledger.database import first, run
-from ledger.errors import AlreadyDecided, BadInput, LedgerError, NotAllowed, NotFound, SamePerson, Stale
+from ledger.errors import AlreadyDecided, BadInput, LedgerError, NotAllowed, NotFound, SamePerson, Stale, WrongState
 from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import evidence_digest, fingerprint, frozen_request, read_intent, request_digest
 from ledger.ids import uuid7
@@ -60,7 +60,8 @@ def approve(
     """Binds `seen` to the intent if that is still what the rows say; else changes nothing.
 
     Locks case, intent, capture, cap day. Raises NotFound, NotAllowed (role or limit), SamePerson (P7), AlreadyDecided with
-    the standing approval, Stale with old and new values when anything differs from what was shown, NotEnoughMoneyLeft.
+    the standing approval, Stale with old and new values when anything differs from what was shown, NotEnoughMoneyLeft,
+    WrongState while the order is blocked.
     """
     case = lock_case_of_intent(db, merchant_id, intent_id)
     intent = read_intent(db, merchant_id, intent_id, lock=True)
@@ -69,6 +70,8 @@ def approve(
     if intent["state"] != "proposed":
         raise _decided_or_stale(db, intent)
     _may_approve(db, intent, staff_id)
+    if intent["blocked"]:
+        raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
     now_print = fingerprint(intent, _current_evidence(db, intent))
     if not hmac.compare_digest(now_print, seen.fingerprint):
         raise _stale(db, intent)

@@ -62,7 +62,7 @@ def release_held(db: Connection, merchant_id: UUID) -> bool:
     for held in rows(db, _OLDEST_HELD, m=merchant_id):
         case = lock_case(db, merchant_id, held["case_id"])
         intent = read_intent(db, merchant_id, held["intent_id"], lock=True)
-        if intent is None or intent["state"] != "held":
+        if intent is None or (intent["state"], intent["state_reason"]) != ("held", "cap"):
             return True
         if not reserve_cap(db, intent):
             continue

@@ -180,7 +180,8 @@ def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], reques
         if refunds:
             raise AlreadyRefunded(refunds=refunds, lines=facts)
     if short:
-        raise MoreThanLeft(lines=facts, cases=_case_numbers(db, order, lines))
+        paid = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in short if line.closed_units])
+        raise MoreThanLeft(lines=facts, cases=_case_numbers(db, order, lines), refunds=paid)
     if touched and request.relation is None:
         refunds = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in touched])
         raise AskCustomer(lines=facts, cases=_case_numbers(db, order, lines), refunds=refunds)
@@ -226,7 +227,8 @@ def _add_conversation(db: Connection, case: LockedCase, request: ReturnRequest, 
 _INSERT_CASE: Final = """
     INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, separate, opened_by, channel, opened_at, due_at,
         summary, announced, currency, signals)
-    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now(), now() + :due, :summary, :announced, :currency, :signals)
+    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now(), now() + :due, :summary, :announced,
+        :currency, :signals)
 """
 
 

@@ -158,3 +158,17 @@ def test_a_hint_about_another_shops_payment_is_put_aside_without_a_call(
     hint(stack, world, paid, "re_x", payment="pi_of_nobody_here")
     assert inbox.run_once(worker) == {"hints": 1}
     assert (sandbox.requests(), results(stack)) == ([], {"not_our_payment"})
+
+
+def test_a_payment_that_cannot_be_asked_about_holds_up_no_other(
+    stack: Stack, world: World, sandbox: Running, worker: Worker, paid: Proposed
+) -> None:
+    # A payment of the time before payment intents: the shop gave its charge for both references.
+    as_administrator(
+        stack, "UPDATE captures SET payment_intent_ref = charge_ref WHERE capture_id = %s", world.order.captures["card"]
+    )
+    hint(stack, world, paid, "ch_A-20417_card", kind="charge.updated", payment="")
+    sandbox.change_refund(refund_of(stack, paid), "failed", "expired_or_canceled_card")
+    hint(stack, world, paid, refund_of(stack, paid))
+    assert inbox.run_once(worker) == {"hints": 2, "reads": 2, "no_answer": 1, "moved": 1}
+    assert (state_of(stack, paid), results(stack)) == ("reversed", {"no_such_payment", "read"})
