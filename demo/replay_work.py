@@ -93,18 +93,26 @@ def book_in(channels: Channels, case: str, month: Month) -> None:
 
 @dataclass
 class Interruption:
-    """Pulls one plug once, when a third of the refunds are paid, and puts it back."""
+    """Pulls one plug once, when a third of the refunds are decided, while requests are under way, and puts it back."""
 
     stack: LocalStack
     kind: str
     say: Callable[[str], None]
-    done: bool = False
+    thread: threading.Thread | None = None
 
     def maybe(self, share: float) -> None:
-        """Called with the share of refunds that is settled; acts the first time it passes a third."""
-        if self.done or self.kind == "none" or share < 1 / 3:
-            return
-        self.done = True
+        """Called with the share of refunds that is decided; acts the first time it passes a third, in another thread."""
+        if self.thread is None and self.kind != "none" and share >= 1 / 3:
+            self.thread = threading.Thread(target=self._pull)
+            self.thread.start()
+
+    def over(self) -> bool:
+        """Whether the plug is back, or there was none to pull."""
+        return self.kind == "none" or (self.thread is not None and not self.thread.is_alive())
+
+    def _pull(self) -> None:
+        # Not at a seam between two requests, but somewhere inside one.
+        time.sleep(0.137)
         self.say(f"Pulling the plug of the {self.kind}")
         match self.kind:
             case "worker":
@@ -144,7 +152,7 @@ def pay_out(stack: LocalStack, merchant: Merchant, interruption: Interruption) -
     """Waits until no refund is under way any more. Raises RuntimeError when that takes longer than it can."""
     engine = connect(stack.role_urls[CONSOLE], pool_size=2, name="replay")
     deadline = time.monotonic() + QUIET_SECONDS
-    while (left := _insist(lambda: _under_way(engine, merchant.merchant_id))) > 0:
+    while (left := _insist(lambda: _under_way(engine, merchant.merchant_id))) > 0 or not interruption.over():
         if time.monotonic() > deadline:
             raise RuntimeError(f"{left} refunds are still under way after {QUIET_SECONDS} s")
         interruption.maybe(1)
