@@ -9,7 +9,6 @@ Commands find a bare application here (`application`), so that each runs with on
 
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from flask import Flask, request
@@ -25,6 +24,7 @@ from ledger.seals import Sealer
 from settings import Settings
 
 KIB = 1024
+COMMANDS = ("administration:groups", "jobs.commands:jobs", "order_commands:orders")
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -80,8 +80,7 @@ def _add_templates(app: Flask) -> None:
 
 def _add_blueprints(app: Flask) -> None:
     for desk in console.DESKS:
-        if find_spec(f"console.{desk}"):
-            app.register_blueprint(import_module(f"console.{desk}").blueprint)
+        app.register_blueprint(import_module(f"console.{desk}").blueprint)
     for machine in ("console.api", "console.webhooks"):
         app.register_blueprint(import_module(machine).blueprint)
 
@@ -98,18 +97,16 @@ def _wrap(app: Flask, given: Settings) -> None:
 def command_line() -> Flask:
     """An application that serves nothing and holds the commands."""
     commands = Flask("onceback")
-    groups = ["administration:groups", "jobs.commands:jobs", "order_commands:orders"]
-    for place in groups:
+    for place in COMMANDS:
         module, name = place.split(":")
-        if find_spec(module):
-            found = getattr(import_module(module), name)
-            for group in found if isinstance(found, tuple) else (found,):
-                commands.cli.add_command(group)
+        found = getattr(import_module(module), name)
+        for group in found if isinstance(found, tuple) else (found,):
+            commands.cli.add_command(group)
     return commands
 
 
 def __getattr__(name: str) -> Flask:
-    """`flask` looks for `application`; it is made only then, so that the web process loads no provider library."""
+    """`flask` looks for `application`; it is made only then, so that the web process loads no worker."""
     if name == "application":
         return command_line()
     raise AttributeError(name)

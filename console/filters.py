@@ -81,6 +81,11 @@ def visible(text: object) -> list[tuple[str, bool]]:
     return pieces
 
 
+def plain(text: object) -> str:
+    """Foreign text as one string, hidden characters as their code points."""
+    return "".join(piece for piece, _ in visible(text))
+
+
 def now() -> datetime:
     """The database's time as this request began, or outside of one the machine's."""
     person = g.get("person")

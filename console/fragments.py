@@ -5,6 +5,7 @@ from typing import Any
 from flask import Response, current_app, g, make_response, redirect, render_template, request, session, url_for
 from jinja2_fragments.flask import render_block
 
+from console.filters import plain
 from console.shell import shell
 
 
@@ -40,8 +41,8 @@ def see_other(endpoint: str, **values: Any) -> Response:
 
 
 def say(tone: str, strong: str, text: str = "") -> None:
-    """The one message that survives the redirect. `tone`: ok, warn, no or info."""
-    session["status"] = {"tone": tone, "strong": strong, "text": text}
+    """The one message that survives the redirect. `tone`: ok, warn, no or info. Names in it may be foreign text."""
+    session["status"] = {"tone": tone, "strong": plain(strong), "text": plain(text)}
 
 
 def merchant_into_addresses(endpoint: str, values: dict[str, Any]) -> None:

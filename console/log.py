@@ -12,7 +12,7 @@ import structlog
 
 ALLOWED: Final = frozenset((
     "event", "level", "timestamp", "reference", "error", "sqlstate", "where", "endpoint", "method", "status", "merchant",
-    "merchant_id", "staff_id", "role", "token_id", "network", "outcome", "reason", "case", "case_id", "intent_id",
+    "merchant_id", "staff_id", "role", "token_id", "address", "outcome", "reason", "case", "case_id", "intent_id",
     "directive", "blocked", "kind", "count",
 ))  # fmt: skip
 _LONGEST: Final = 200

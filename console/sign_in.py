@@ -87,9 +87,10 @@ def enter() -> Response:
     except passwords.Busy:
         return _too_many("busy")
     if account is None or not signed_in:
-        log.warning("sign_in_refused", staff_id=account.staff_id if account else "", reason=_reason(account, tried))
+        known = account.staff_id if account else ""
+        log.warning("sign_in_refused", staff_id=known, reason=_reason(account, tried), address=request.remote_addr)
         return _door(form, status=422, refused=True)
-    log.info("signed_in", staff_id=account.staff_id)
+    log.info("signed_in", staff_id=account.staff_id, address=request.remote_addr)
     response = make_response(redirect(form.next.data or url_for("home.index"), 303))
     _remember_device(response, account.staff_id)
     return response
@@ -156,7 +157,7 @@ def _reason(account: Account | None, tried: throttle.Try) -> str:
 
 
 def _too_many(reason: str) -> Response:
-    log.warning("sign_in_refused", reason=reason)
+    log.warning("sign_in_refused", reason=reason, address=request.remote_addr)
     return error_page(429, retry_after_seconds=RETRY_SECONDS)
 
 

@@ -118,6 +118,10 @@ def test_a_name_with_hidden_characters_shows_them(open_browser: Opened, world: W
             db, "UPDATE staff SET name = :n WHERE staff_id = :s",
             n="Tobias \u202eknaR<script>alert(1)</script>", s=world.tobias.staff_id,
         )  # fmt: skip
-    page = at_desk(open_browser, world.ada).get(f"/{world.slug}/people")
+    ada = at_desk(open_browser, world.ada)
+    page = ada.get(f"/{world.slug}/people")
     assert '<span class="ctl">U+202E</span>' in page.html
+    assert "\u202e" not in page.html
+    page = ada.submit(page.form(f"{world.tobias.staff_id}/leave"))
+    assert "Tobias U+202EknaR<script>alert(1)</script> is switched off." in page.text
     assert "\u202e" not in page.html
