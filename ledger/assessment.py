@@ -20,6 +20,7 @@ from ledger.fingerprint import evidence_digest
 from ledger.ids import uuid7
 from ledger.intents import Basis, Proposal, live_intents, propose, withdraw
 from ledger.orders import read_allocation
+from ledger.reservation import give_back
 
 UNSENT: Final = ("proposed", "approved", "held")
 STAGE: Final = {
@@ -47,8 +48,7 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
     unsent = [intent for intent in live if intent["state"] in UNSENT]
     if latest is not None and requester is None and _same(latest, result, seen):
         return None
-    for intent in unsent:
-        withdraw(db, case, intent, actor, "evidence_changed")
+    withdraw(db, case, unsent, actor, "evidence_changed")
     entitlement_id = _store(db, case, facts, result, seen, 1 + (latest["n"] if latest else 0))
     body = {
         "outcome": result.outcome,
@@ -73,6 +73,7 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
             db, case, "case.blocked", actor, {"discrepancies": list(facts.order["discrepancies"])}, stage="needs_person"
         )
     _summarise(db, case, facts, result)
+    give_back(db, unsent)
     return result
 
 

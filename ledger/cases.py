@@ -20,6 +20,7 @@ from ledger.ids import uuid7
 from ledger.intents import live_intents, withdraw
 from ledger.policies import effective_policy
 from ledger.queries.refusals import refunds_of_lines
+from ledger.reservation import give_back
 
 REASONS: Final = ("changed_mind", "size", "faulty", "damaged", "wrong_item", "other")
 REJECT_REASONS: Final = ("outside_window", "not_our_item", "not_returned", "duplicate_request", "other")
@@ -300,8 +301,9 @@ def reject(db: Connection, merchant_id: UUID, case_id: UUID, actor: str, reason:
         return case
     if case.closed_at is not None:
         raise WrongState("This case is closed.")
-    for intent in live_intents(db, case):
-        withdraw(db, case, intent, actor, "rejected")
+    live = live_intents(db, case)
+    withdraw(db, case, live, actor, "rejected")
+    give_back(db, live)
     paid = scalar(
         db,
         "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' LIMIT 1",

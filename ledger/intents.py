@@ -1,6 +1,7 @@
 """Refund intents before they are approved: proposing the exact refund an entitlement owes, and withdrawing it."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +15,7 @@ from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
 from ledger.money import exponent
-from ledger.reservation import claim_lines, let_go
+from ledger.reservation import claim_lines, give_back, release_lines
 
 WITHDRAW_REASONS: Final = ("not_yet", "wrong_units", "customer_changed_mind", "suspicion", "other")
 
@@ -99,28 +100,21 @@ def new_provider_key() -> str:
     return f"onceback-refund-{secrets.token_hex(20)}"
 
 
-def withdraw(db: Connection, case: LockedCase, intent: RowMapping, actor: str, reason: str) -> None:
-    """proposed, approved or held → withdrawn; gives back claims, reservation and cap. Case and intent are locked.
+def withdraw(db: Connection, case: LockedCase, intents: Sequence[RowMapping], actor: str, reason: str) -> None:
+    """proposed, approved or held → withdrawn; gives back line claims. The caller then calls `give_back` with the same intents,
+    once it locks no more lines: captures and cap days come after them. Case and intents are locked.
 
-    Raises WrongState once the submitter has claimed it: the two race on the case's row lock and one wins.
+    Raises WrongState once the submitter has claimed one: the two race on the case's row lock and one wins.
     """
-    if intent["state"] not in ("proposed", "approved", "held"):
-        raise WrongState("Too late to cancel: it already left. The answer will show here.", state=intent["state"])
-    move = (intent["state"], "withdrawn")
-    append(
-        db,
-        case,
-        "intent.withdrawn",
-        actor,
-        intent_id=intent["intent_id"],
-        move=move,
-        reason=reason,
-        stage="needs_person",
-    )
-    let_go(db, intent)
-    if intent["state"] != "proposed":
-        run(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
-            m=case.merchant_id, i=intent["intent_id"])  # fmt: skip
+    for intent in intents:
+        if intent["state"] not in ("proposed", "approved", "held"):
+            raise WrongState("Too late to cancel: it already left. The answer will show here.", state=intent["state"])
+        keys = {"intent_id": intent["intent_id"], "move": (intent["state"], "withdrawn"), "reason": reason}
+        append(db, case, "intent.withdrawn", actor, **keys, stage="needs_person")
+        release_lines(db, intent)
+        if intent["state"] != "proposed":
+            run(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
+                m=case.merchant_id, i=intent["intent_id"])  # fmt: skip
 
 
 def cancel_before_send(db: Connection, merchant_id: UUID, intent_id: UUID, actor: str, reason: str) -> LockedCase:
@@ -133,7 +127,8 @@ def cancel_before_send(db: Connection, merchant_id: UUID, intent_id: UUID, actor
         raise NotFound
     if intent["state"] == "withdrawn":
         return case
-    withdraw(db, case, intent, actor, reason)
+    withdraw(db, case, [intent], actor, reason)
+    give_back(db, [intent])
     return case
 
 

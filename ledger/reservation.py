@@ -3,6 +3,7 @@
 Lock order inside: the lines of the order by id, then the capture, then the cap day last and shortest.
 """
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -104,10 +105,19 @@ def release_lines(db: Connection, intent: RowMapping) -> None:
 def let_go(db: Connection, intent: RowMapping) -> None:
     """Undoes everything an intent holds that came to nothing: line claims, reservation, cap. In lock order."""
     release_lines(db, intent)
-    reserved = scalar(
-        db, "SELECT 1 FROM transfers WHERE merchant_id = :m AND intent_id = :i AND step = 'reserve'",
-        m=intent["merchant_id"], i=intent["intent_id"],
-    )  # fmt: skip
-    if reserved:
+    give_back(db, [intent])
+
+
+def give_back(db: Connection, intents: Sequence[RowMapping]) -> None:
+    """Returns what intents that came to nothing had reserved: the captures by id, then the cap days, last and shortest."""
+    reserved = [
+        intent for intent in sorted(intents, key=lambda intent: intent["capture_id"])
+        if scalar(
+            db, "SELECT 1 FROM transfers WHERE merchant_id = :m AND intent_id = :i AND step = 'reserve'",
+            m=intent["merchant_id"], i=intent["intent_id"],
+        )
+    ]  # fmt: skip
+    for intent in reserved:
         transfer(db, intent, "release")
+    for intent in reserved:
         return_cap(db, intent)
