@@ -27,6 +27,7 @@ from ledger.errors import NotAllowed, NotFound
 
 POLL_HEADER: Final = "Onceback-Poll"
 LONGEST_NOTE: Final = 2000
+KEEP_NOTE: Final = "sign_in.keep_note"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 csrf = CSRFProtect()
@@ -114,9 +115,11 @@ def pin_person(db: Connection, staff_id: UUID) -> None:
 
 def _to_sign_in(asked: ConsoleSession, found: Visit | None) -> Response:
     """To the sign-in page and back: htmx by 401 and HX-Redirect, a browser by 303. A typed note is kept for its author."""
-    kept = ""
     if found is not None and found.fault in ("idle", "over"):
         kept = _keep_note(asked, found)
+        if request.endpoint == KEEP_NOTE:
+            # The sign-in page may be open by now: its cookie is left alone.
+            return Response(status=204)
         asked["ended"] = {"kept": kept, "idle": found.fault == "idle"}
     elif asked.digest is not None:
         asked.drop_cookie = True

@@ -106,6 +106,13 @@ def sign_out() -> Response:
     return signed_out_response()
 
 
+@blueprint.post("/kept-note")
+@permission("own_session")
+def keep_note() -> Response:
+    """For a page whose session ran out under a typed note: the gate keeps it. A session that lives has nothing to keep."""
+    return Response(status=204)
+
+
 def leave_session() -> None:
     """The browser forgets its session; the sign-in page says so."""
     held = own()

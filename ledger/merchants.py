@@ -14,7 +14,9 @@ from ledger.errors import BadInput, NotFound
 from ledger.ids import uuid7
 
 # First parts of addresses that are not a merchant's.
-RESERVED_SLUGS = frozenset({"api", "hooks", "static", "sign-in", "sign-out", "csp-report", "health", "metrics"})
+RESERVED_SLUGS = frozenset(
+    {"api", "hooks", "static", "sign-in", "sign-out", "csp-report", "kept-note", "health", "metrics"}
+)
 
 
 @dataclass(frozen=True)
@@ -97,3 +99,11 @@ def add_token(
         now=now, until=now + timedelta(days=days),
     )  # fmt: skip
     return now + timedelta(days=days)
+
+
+def start_again(db: Connection, merchant_id: UUID) -> bool:
+    """Ends a stop that the provider's refusal of our key had set; False when there was none. Locks the brakes' row."""
+    return run(
+        db, "UPDATE merchant_brakes SET stopped_at = NULL, stopped_reason = NULL"
+        " WHERE merchant_id = :m AND stopped_at IS NOT NULL", m=merchant_id,
+    ) == 1  # fmt: skip

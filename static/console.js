@@ -189,6 +189,16 @@
     if (!isPoll(event)) startSession();
   });
 
+  // The session ran out while someone was typing: the server keeps the note for the same person and acts on nothing.
+  document.addEventListener("htmx:beforeOnLoad", (event) => {
+    const note = event.detail.xhr.status === 401 && one("textarea[name=note]");
+    if (!note || !note.value.trim()) return;
+    const typed = new FormData();
+    typed.append("csrf_token", one("input[name=csrf_token]", note.form).value);
+    typed.append("note", note.value);
+    navigator.sendBeacon("/kept-note", typed);
+  });
+
   // A changed case: what stands in the bar is no longer the act to take.
   document.addEventListener("htmx:afterSettle", () => {
     const stale = one("[data-stale] a"), go = one('.bar a[data-key="a"]');

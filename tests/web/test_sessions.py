@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from flask import request
 from werkzeug.test import TestResponse
 
+from console.access import permission, polling
+from console.forms import kept_note
 from ledger.database import rows, run, transaction
 from tests.stack import Stack
 from tests.web.pages import Browser
-from tests.world import Person, World
+from tests.world import PASSWORD, Person, World
 
 Opened = Callable[..., Browser]
 COOKIE = "__Host-onceback"
@@ -49,8 +52,6 @@ def test_the_cookie_is_bound_to_the_host_and_to_the_browser_session(open_browser
     form = priya.get("/sign-in").form("/sign-in")
     cookie = set_cookies(priya.send(form, email=world.priya.email, password="wrong " * 4))
     assert COOKIE not in cookie
-    from tests.world import PASSWORD
-
     cookie = set_cookies(priya.send(form, email=world.priya.email, password=PASSWORD))
     assert re.fullmatch(rf"{COOKIE}=[A-Za-z0-9_-]{{43}}; Secure; HttpOnly; Path=/; SameSite=Lax", cookie[COOKIE])
 
@@ -118,8 +119,6 @@ def test_after_fifteen_idle_minutes_the_person_signs_in_again_and_comes_back(
     shift(stack, world.priya, seen_minutes=16)
     page = priya.get(f"/{world.slug}/sessions")
     assert "You were signed out after 15 minutes without activity." in page.text
-    from tests.world import PASSWORD
-
     page = priya.submit(page.form("/sign-in"), email=world.priya.email, password=PASSWORD)
     assert priya.path == f"/{world.slug}/sessions"
     assert "Where you are signed in" in page.title
@@ -159,8 +158,6 @@ def test_twenty_minutes_of_polling_do_not_keep_a_session(open_browser: Opened, w
 def test_a_view_marked_polling_never_counts_as_activity(
     open_browser: Opened, world: World, stack: Stack, app: Any
 ) -> None:
-    from console.access import permission, polling
-
     def fresh() -> str:
         return "fresh"
 
@@ -175,11 +172,6 @@ def test_a_view_marked_polling_never_counts_as_activity(
 def test_a_note_typed_into_a_session_that_ran_out_comes_back(
     open_browser: Opened, world: World, stack: Stack, app: Any
 ) -> None:
-    from flask import request
-
-    from console.access import permission
-    from console.forms import kept_note
-
     seen = []
 
     def desk() -> str:
@@ -196,14 +188,35 @@ def test_a_note_typed_into_a_session_that_ran_out_comes_back(
     assert seen == []
     page = priya.get(answer.headers["Location"])
     assert "Your note is kept." in page.text
-    from tests.world import PASSWORD
-
     form = page.form("/sign-in")
     assert form.values["next"] == f"/{world.slug}/desk"
     assert priya.send(form, email=world.priya.email, password=PASSWORD).status_code == 303
     priya.ask("GET", f"/{world.slug}/desk")
     priya.ask("GET", f"/{world.slug}/desk")
     assert seen == ["Box was wet.", ""]
+
+
+def test_a_note_under_a_poll_that_found_the_session_over_is_kept_beside_the_open_door(
+    open_browser: Opened, world: World, stack: Stack
+) -> None:
+    """What the script sends when a poll is answered 401; the sign-in page that opens meanwhile still works."""
+    priya = signed_in(open_browser, world.priya)
+    typed = {
+        "csrf_token": priya.get(f"/{world.slug}/sessions").form("end-all").values["csrf_token"],
+        "note": "Box was wet.",
+    }
+    assert priya.ask("POST", "/kept-note", data=typed).status_code == 204
+    assert "Box was wet." not in str(kept_rows(stack, world.priya))
+    shift(stack, world.priya, seen_minutes=16)
+    assert priya.part(f"/{world.slug}/sessions").status_code == 401
+    desk = priya.path
+    door = priya.get("/sign-in").form("/sign-in")
+    priya.path = desk
+    answer = priya.ask("POST", "/kept-note", data=typed)
+    assert answer.status_code == 204
+    assert set_cookies(answer) == {}
+    assert priya.send(door, email=world.priya.email, password=PASSWORD).status_code == 303
+    assert kept_rows(stack, world.priya)[-1]["content"]["kept"] == {"path": desk, "note": "Box was wet."}
 
 
 def test_a_note_without_the_sessions_token_is_not_kept(open_browser: Opened, world: World, stack: Stack) -> None:
