@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from ledger import assessment
 from ledger.cases import reject
 from ledger.database import transaction
-from ledger.intents import cancel_before_send
+from ledger.intents import cancel_before_send, propose
 from tests import lives
 from tests.orders import LAMP, TEE, Line
 from tests.stack import Stack
@@ -25,13 +24,12 @@ def test_news_of_one_case_and_the_call_back_of_another_both_go_through(
     second = lives.propose(stack, world, ((LAMP, 1),), order=order, reference="chat-2", relation="separate")
     for one in (first, second):
         lives.approve_as(stack, world, world.priya, one["intent_id"])
-    usual = assessment.propose
 
     def slowly(*given: Any) -> Any:
         time.sleep(0.7)
-        return usual(*given)
+        return propose(*given)
 
-    monkeypatch.setattr(assessment, "propose", slowly)
+    monkeypatch.setattr("ledger.assessment.propose", slowly)
 
     def call_back() -> None:
         time.sleep(0.3)
