@@ -173,7 +173,7 @@ def test_an_address_that_missed_a_hundred_times_is_turned_away_before_any_hashin
     assert hashed == [WRONG]
 
 
-def test_two_hundred_tries_at_once_are_counted_one_by_one(open_browser: Opened, world: World) -> None:
+def test_tries_at_once_are_counted_one_by_one(open_browser: Opened, world: World) -> None:
     """All read the same nine misses unless they wait for one another: then more than ten passwords would be compared."""
     compared: list[str] = []
     lock = threading.Lock()
