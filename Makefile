@@ -50,7 +50,7 @@ bench: .venv/.installed-run
 
 replay: .venv/.installed-run
 	@test -n "$(FILE)" || { echo "Name the ledger file: make replay FILE=../shared/data/online-retail-2010-12.csv" >&2; exit 2; }
-	@$(BIN)/python -m demo.replay "$(FILE)"
+	@$(BIN)/python -m demo.replay "$(FILE)" $(ARGS)
 
 # The lock files name versions and hashes and no address, so that they hold wherever packages are served from.
 UV := build/lock/bin/uv

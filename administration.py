@@ -1,14 +1,16 @@
-"""The commands of whoever sets the console up: `flask db`, `merchants`, `staff`, `tokens`, `keys`.
+"""The commands of whoever sets the console up: `flask db`, `merchants`, `policies`, `staff`, `tokens`, `keys`.
 
 They run with DATABASE_URL of onceback_owner (`staff list|disable|password` with onceback_console too). A password is asked
 for, or read from standard input when that is no terminal; it is never an argument.
 """
 
+import json
 import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import TextIO
 
 import click
 from alembic.util import CommandError
@@ -18,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from console import sessions
 from console.passwords import hash_password, password_fault
-from ledger import api_tokens, merchants, people
+from ledger import api_tokens, merchants, people, policies
 from ledger.database import connect, first, rows, run, transaction
 from ledger.errors import LedgerError
 from ledger.migrations.run import migrate
@@ -178,7 +180,46 @@ def new_token(
     click.echo(text)
 
 
-groups = (database, keys, merchant_group, staff, tokens)
+@merchant_group.command("send-again")
+@click.argument("slug")
+def send_again(slug: str) -> None:
+    """Let a merchant's refunds go out again after the provider had refused its key. Put the right key in place first."""
+    with _transaction() as db:
+        stopped = merchants.start_again(db, merchants.merchant_by_slug(db, slug))
+    click.echo(f"Refunds of {slug} are sent again." if stopped else f"Nothing had stopped the refunds of {slug}.")
+
+
+@click.group("policies")
+def policy_group() -> None:
+    """Return policies of merchants."""
+
+
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@policy_group.command("publish")
+@click.argument("slug")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--author", required=True, help="Who wrote it.")
+@click.option("--approver", required=True, help="Who approved it: another person.")
+@click.option("--since", type=_DAY, required=True, help="Orders placed from this day on fall under it.")
+@click.option("--until", type=_DAY, help="Orders placed from this day on no longer do.")
+def publish_policy(
+    slug: str, file: TextIO, author: str, approver: str, since: datetime, until: datetime | None
+) -> None:
+    """Put a policy document (JSON) into force for orders placed in a range of days, UTC. Ranges never overlap."""
+    try:
+        document = json.load(file)
+    except ValueError as error:
+        raise click.ClickException(f"{file.name} is not JSON: {error}.") from None
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        bounds = [day.replace(tzinfo=UTC) if day else None for day in (since, until)]
+        policies.publish(db, merchant_id, document, author, approver, bounds[0], bounds[1])
+    click.echo(f"{document['policy_id']}@{document['version']} is in force for {slug}.")
+
+
+groups = (database, keys, merchant_group, policy_group, staff, tokens)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ A secret may be given as `NAME` or as `NAME_FILE`, a path. `repr` shows no secre
 docs/operations.md.
 """
 
+import json
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
@@ -44,18 +46,11 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _from_files(cls, values: dict[str, object]) -> dict[str, object]:
-        import os
-
         for name in ("DATABASE_URL", "COOKIE_KEY", "SEAL_KEY", "PROVIDER_KEYS", "WEBHOOK_SECRETS"):
             path = os.environ.get(f"{name}_FILE")
             if path and name.lower() not in values:
                 text = Path(path).read_text(encoding="utf-8").strip()
-                if name in ("PROVIDER_KEYS", "WEBHOOK_SECRETS"):
-                    import json
-
-                    values[name.lower()] = json.loads(text)
-                else:
-                    values[name.lower()] = text
+                values[name.lower()] = json.loads(text) if name in ("PROVIDER_KEYS", "WEBHOOK_SECRETS") else text
         return values
 
     @model_validator(mode="after")

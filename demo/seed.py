@@ -187,7 +187,15 @@ class Seeding:
         channel = channel or scene.channel
         actor = self._staff("tobias") if channel == "counter" else self._token(channel)
         return ReturnRequest(
-            scene.sale.ref, lines, scene.reason, channel, reference, actor, relation, "order and e-mail", scene.words
+            scene.sale.ref,
+            lines,
+            scene.reason,
+            channel,
+            reference,
+            actor,
+            relation,
+            "order_and_email",
+            "" if relation else scene.words,
         )
 
     def _arrive(self, scene: Scene, case_id: UUID) -> None:
@@ -278,7 +286,8 @@ class Seeding:
         """The provider's own hook cannot arrive while the console is not running yet: put its hint where it would be."""
         with transaction(self.console, self.m) as db:
             run(
-                db, "INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, payment_intent_ref, created_at, body_digest)"
+                db, "INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, payment_intent_ref, created_at,"
+                " body_digest)"
                 " VALUES (:m, :e, 'refund.failed', :r, :p, now(), :d)", m=self.m, e=f"evt_seed_{secrets.token_hex(8)}", r=refund,
                 p=payment, d=hashlib.sha256(refund.encode()).digest(),
             )  # fmt: skip

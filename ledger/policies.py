@@ -3,14 +3,14 @@
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection
 
 from ledger.canonical import canonical_bytes
-from ledger.database import rows, run
+from ledger.database import rows, run, scalar
 from ledger.errors import BadInput, LedgerError
 
 Minor = dict[str, int]
@@ -95,26 +95,52 @@ def read_policy(db: Connection, merchant_id: UUID, policy_id: str, version: int)
 def publish(
     db: Connection,
     merchant_id: UUID,
-    policy_id: str,
-    version: int,
-    document: dict[str, Any],
-    since: datetime,
+    document: Any,
     author: str,
     approver: str,
+    since: datetime | None,
+    until: datetime | None = None,
 ) -> None:
-    """Inserts a version in force from `since` on; overlapping ranges and author = approver are refused by constraint.
+    """Inserts the version that `document` names, in force for orders placed in [since, until). By the owner's connection.
 
-    Raises BadInput when the document cannot be read. For set-up commands: the console has no grant for it yet.
+    Raises BadInput: a field that cannot be read, author and approver the same, a range that overlaps another's or a version
+    that exists (both are refused by constraint too).
     """
+    named = _read(document)
+    if author.strip().casefold() == approver.strip().casefold():
+        raise BadInput("approver", "author and approver are two people")
+    text = canonical_bytes(document)
+    taken = scalar(db, _TAKEN, m=merchant_id, p=named.policy_id, v=named.version, since=since, until=until)
+    if taken:
+        raise BadInput(
+            "since", f"{taken} is in force in that time, or is that version: choose another range or version"
+        )
+    run(
+        db, "INSERT INTO policies (merchant_id, policy_id, version, effective, document, digest, author, approver) VALUES"
+        " (:m, :p, :v, tstzrange(:since, :until), CAST(:doc AS jsonb), :digest, :author, :approver)", m=merchant_id,
+        p=named.policy_id, v=named.version, since=since, until=until, doc=text.decode(),
+        digest=hashlib.sha256(text).digest(), author=author.strip(), approver=approver.strip(),
+    )  # fmt: skip
 
+
+class _Named(PolicyDocument):
+    policy_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")]
+    version: Annotated[int, Field(ge=1)]
+
+
+# One policy decides an order, so ranges of different policies do not overlap either.
+_TAKEN: Final = """
+    SELECT policy_id || '@' || version FROM policies WHERE merchant_id = :m
+        AND (effective && tstzrange(CAST(:since AS timestamptz), CAST(:until AS timestamptz)) OR (policy_id = :p AND version = :v))
+    LIMIT 1
+"""
+
+
+def _read(document: Any) -> _Named:
+    if not isinstance(document, dict):
+        raise BadInput("document", "give one JSON object")
     try:
-        PolicyDocument.model_validate(document)
+        return _Named.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(".".join(str(part) for part in first["loc"]), first["msg"]) from error
-    text = canonical_bytes(document)
-    run(
-        db, "INSERT INTO policies (merchant_id, policy_id, version, effective, document, digest, author, approver) VALUES"
-        " (:m, :p, :v, tstzrange(:since, NULL), CAST(:doc AS jsonb), :digest, :author, :approver)", m=merchant_id, p=policy_id,
-        v=version, since=since, doc=text.decode(), digest=hashlib.sha256(text).digest(), author=author, approver=approver,
-    )  # fmt: skip

@@ -142,12 +142,3 @@ def _schedule(db: Connection, intent: RowMapping) -> None:
     wait = timedelta(seconds=UNKNOWN_LOOK_SECONDS[min(looked, len(UNKNOWN_LOOK_SECONDS)) - 1])
     run(db, "UPDATE outbox SET due_at = now() + :wait WHERE merchant_id = :m AND intent_id = :i",
         wait=wait, m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
-
-
-def hint(db: Connection, merchant_id: UUID, payment_intent_ref: str) -> int:
-    """A webhook named this payment: intents that wait on it are looked at now. Returns how many."""
-    return run(
-        db, "UPDATE outbox o SET due_at = now() FROM intents i WHERE o.merchant_id = :m AND i.merchant_id = o.merchant_id"
-        " AND i.intent_id = o.intent_id AND i.payment_intent_ref = :p AND i.state IN ('unknown', 'pending')",
-        m=merchant_id, p=payment_intent_ref,
-    )  # fmt: skip

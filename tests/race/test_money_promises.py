@@ -140,7 +140,8 @@ def claimed(stack: Stack, world: World) -> int:
 
 # Check, then write, as a program would: two transactions both see the room that is there for one.
 CHECK_THEN_WRITE = """
-CREATE OR REPLACE FUNCTION apply_cap_entry() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION apply_cap_entry() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
 DECLARE used bigint; most bigint;
 BEGIN
     INSERT INTO cap_days (merchant_id, currency, business_day, limit_minor)

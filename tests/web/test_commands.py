@@ -148,3 +148,40 @@ def test_new_keys_fit_their_processes_and_are_never_the_same(stack: Stack) -> No
 def test_a_password_is_never_an_argument() -> None:
     for command in ("add", "password"):
         assert "--password" not in flask("", "staff", command, "--help")[1]
+
+
+def test_a_policy_is_published_by_two_people_and_never_beside_another(empty: Stack, tmp_path: Path) -> None:
+    owner = empty.owner_url
+    flask(
+        owner, "merchants", "add", "harbour", "--name", "Harbour", "--zone", "Europe/London", "--credential", "harbour"
+    )
+    document = tmp_path / "policy.json"
+    document.write_text('{"policy_id": "usual", "version": 1, "refund_trigger": "received"}')
+    words = ["policies", "publish", "harbour", str(document), "--author", "Mara Velthuis", "--since", "2026-01-01"]
+    status, said = flask(owner, *words, "--approver", "mara velthuis ")
+    assert (status, "two people" in said) == (1, True), said
+    assert flask(owner, *words, "--approver", "Jonas Okonjo") == (0, "usual@1 is in force for harbour.\n")
+    status, said = flask(owner, *words, "--approver", "Jonas Okonjo")
+    assert (status, "usual@1 is in force in that time" in said) == (1, True), said
+    document.write_text('{"policy_id": "usual", "version": 2, "refund_trigger": "whenever"}')
+    status, said = flask(owner, *words, "--approver", "Jonas Okonjo")
+    assert (status, "refund_trigger" in said) == (1, True), said
+    with transaction(empty.owner) as db:
+        pin = first(db, "SELECT id FROM merchants")
+    assert pin is not None
+    with transaction(empty.owner, pin["id"]) as db:
+        assert scalar(db, "SELECT count(*) FROM policies") == 1
+
+
+def test_a_stopped_merchant_is_started_again_by_command(empty: Stack) -> None:
+    owner = empty.owner_url
+    flask(
+        owner, "merchants", "add", "harbour", "--name", "Harbour", "--zone", "Europe/London", "--credential", "harbour"
+    )
+    assert flask(owner, "merchants", "send-again", "harbour") == (0, "Nothing had stopped the refunds of harbour.\n")
+    with transaction(empty.owner) as db:
+        found = first(db, "SELECT id FROM merchants")
+    assert found is not None
+    with transaction(empty.owner, found["id"]) as db:
+        db.exec_driver_sql("UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = 'api_key_expired'")
+    assert flask(owner, "merchants", "send-again", "harbour") == (0, "Refunds of harbour are sent again.\n")
