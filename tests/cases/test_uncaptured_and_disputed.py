@@ -1,0 +1,132 @@
+"""Money that was never taken, or that a bank is taking back: the provider refuses, by name, and nothing of ours moves."""
+
+import pytest
+
+from tests.cases.desk import Desk, Payment, Refund
+from tests.refunds import as_administrator
+
+
+def refused(desk: Desk, one: Refund, reason: str) -> None:
+    """Sent once, refused by name, and everything it held is given back."""
+    assert desk.send() == {"claimed": 1, "refused": 1}
+    assert (desk.state(one), desk.reason(one)) == ("failed", reason)
+    assert (desk.send(), desk.look()) == ({}, {})
+
+
+def said(desk: Desk, one: Refund) -> str:
+    """The provider's own sentence about the last attempt."""
+    return str(as_administrator(desk.stack, "SELECT detail FROM attempt_results WHERE intent_id = %s ORDER BY at DESC",
+                                one.intent_id)[0]["detail"])  # fmt: skip
+
+
+@pytest.mark.parametrize("lapsed", [False, True], ids=["still held", "released"])
+def test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is(
+    desk: Desk, lapsed: bool
+) -> None:
+    """The shop says that 110.00 was captured; at the provider it is only held, or the hold has gone. 40.00 is asked back."""
+    held = desk.authorised(110_00, "USD")
+    if lapsed:
+        assert desk.at_provider(f"payment_intents/{held.payment_intent}/cancel")["status"] == "canceled"
+    status = "canceled" if lapsed else "requires_capture"
+    sale = desk.sold(40_00, 70_00, currency="USD", payments=[held])
+    desk.sandbox.clear_requests()
+    one = desk.approved(sale, ("L1", 1))
+    refused(desk, one, "invalid_request_error")
+    assert "uncaptured" in said(desk, one)
+    assert [call["path"] for call in desk.calls("POST", "/v1/")] == ["/v1/refunds"]
+    money = desk.sandbox.money(held.payment_intent)
+    assert (money["status"], money["amount"], money["captured"]) == (status, 110_00, 0)
+    desk.ends(sale, refunds=0, refunded=0, left=110_00)
+
+
+def test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_asked_for(desk: Desk) -> None:
+    """95.00 held, refused; then captured in the dashboard, and 22.00 of it goes back, not 95.00."""
+    desk.listen()
+    held = desk.authorised(95_00, "USD")
+    sale = desk.sold(22_00, 73_00, currency="USD", payments=[held])
+    one = desk.approved(sale, ("L1", 1))
+    refused(desk, one, "invalid_request_error")
+    assert desk.at_provider(f"payment_intents/{held.payment_intent}/capture")["amount_received"] == 95_00
+    desk.told()
+    assert "moved" not in desk.hear()
+    (again,) = desk.work_out_again(one.case_id)
+    desk.approve(again)
+    assert desk.send() == {"claimed": 1, "confirmed": 1}
+    desk.ends(sale, refunds=1, refunded=22_00, left=95_00 - 22_00)
+
+
+def test_the_part_of_a_hold_that_was_never_captured_is_no_refund_and_is_not_paid_back(desk: Desk) -> None:
+    """120.00 held, 78.00 captured, 42.00 released. A return of everything draws 78.00, by a manager, and no more."""
+    desk.listen()
+    held = desk.authorised(120_00, "USD")
+    desk.at_provider(f"payment_intents/{held.payment_intent}/capture", amount_to_capture=78_00)
+    taken = Payment(held.payment_intent, held.charge, 78_00)
+    sale = desk.sold(78_00, 42_00, currency="USD", payments=[taken])
+    desk.told()
+    assert "moved" not in desk.hear()
+    desk.ends(sale, refunds=0, refunded=0, left=120_00 - 42_00)
+    one = desk.owed(sale, ("L1", 1), ("L2", 1))
+    assert (one.amount_minor, one.route) == (78_00, "manager")
+    desk.approve(one, by=desk.world.jonas)
+    assert desk.send() == {"claimed": 1, "confirmed": 1}
+    desk.ends(sale, refunds=1, refunded=78_00, left=0)
+
+
+def test_a_cancelled_authorisation_is_an_order_without_money_and_never_a_refund(desk: Desk) -> None:
+    """55.00 held and let go; the provider tells of it, and a return of the goods finds nothing to pay from."""
+    desk.listen()
+    held = desk.authorised(55_00, "USD")
+    sale = desk.sold(55_00, currency="USD", payments=[])
+    desk.at_provider(f"payment_intents/{held.payment_intent}/cancel")
+    assert desk.told()["payment_intent.canceled"] == 1
+    assert "moved" not in desk.hear()
+    case = desk.returned(sale, ("L1", 1))
+    assert (desk.refunds_of(case), desk.case(case)) == ([], ("needs_person", True))
+    money = desk.sandbox.money(held.payment_intent)
+    assert (money["status"], money["refunds"], desk.calls()) == ("canceled", [], [])
+
+
+@pytest.mark.parametrize("part", [130_00, 52_00], ids=["all of it", "a part of it"])
+def test_what_the_bank_is_pulling_back_is_not_paid_as_well_and_is_paid_once_the_dispute_is_won(
+    desk: Desk, part: int
+) -> None:
+    """130.00; the customer's bank disputes all or 52.00 of it. Two tries are refused; after the win it is paid once."""
+    sale = desk.sold(130_00, currency="USD")
+    one = desk.approved(sale, ("L1", 1))
+    dispute = desk.sandbox.open_dispute(sale.payment.payment_intent, amount=part)
+    refused(desk, one, "charge_disputed")
+    desk.ends(sale, refunds=0, refunded=0, left=130_00)
+    (second,) = desk.work_out_again(one.case_id)
+    desk.approve(second)
+    refused(desk, second, "charge_disputed")
+    desk.sandbox.close_dispute(dispute["id"], "won")
+    (third,) = desk.work_out_again(one.case_id)
+    desk.approve(third)
+    assert desk.send() == {"claimed": 1, "confirmed": 1}
+    desk.ends(sale, refunds=1, refunded=130_00, left=130_00 - 130_00)
+
+
+def test_a_dispute_that_was_lost_is_no_refund_and_nothing_more_is_paid_on_top_of_it(desk: Desk) -> None:
+    """33.00 of 108.00 was refunded, then the dispute over the other 75.00 was lost: 33.00 stays the sum of refunds."""
+    desk.listen()
+    sale = desk.sold(33_00, 75_00, currency="USD")
+    desk.paid_back(sale, ("L1", 1))
+    dispute = desk.sandbox.open_dispute(sale.payment.payment_intent, amount=75_00)
+    desk.sandbox.close_dispute(dispute["id"], "lost")
+    assert desk.told()["charge.dispute.closed"] == 1
+    assert "moved" not in desk.hear()
+    desk.ends(sale, refunds=1, refunded=33_00, left=108_00 - 33_00)
+    over = desk.approved(sale, ("L2", 1))
+    refused(desk, over, "charge_disputed")
+    desk.ends(sale, refunds=1, refunded=33_00, left=108_00 - 33_00)
+
+
+def test_a_question_of_the_bank_that_takes_no_money_does_not_hold_a_refund_back(desk: Desk) -> None:
+    desk.listen()
+    sale = desk.sold(19_00, 41_00)
+    question = desk.sandbox.open_dispute(sale.payment.payment_intent, inquiry=True)
+    one = desk.paid_back(sale, ("L1", 1))
+    desk.sandbox.close_dispute(question["id"], "warning_closed")
+    desk.told()
+    assert ("moved" in desk.hear(), desk.state(one)) == (False, "succeeded")
+    desk.ends(sale, refunds=1, refunded=19_00, left=60_00 - 19_00)
