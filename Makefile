@@ -24,7 +24,7 @@ help:
 	@echo "make clean               remove what was built; the demo's data stays (see make demo-reset)"
 
 demo: .venv/.installed-run
-	@$(BIN)/python -m demo
+	@$(BIN)/python -m demo $(ARGS)
 
 demo-reset: .venv/.installed-run
 	@$(BIN)/python -m demo --reset

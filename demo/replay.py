@@ -18,7 +18,8 @@ from demo.local_stack import LocalStack, StackError, forget
 from demo.merchant import Merchant, set_up
 from demo.people import PASSWORD, PEOPLE
 from demo.replay_count import Table, add_up
-from demo.replay_import import Month, import_month
+from demo.replay_import import import_month
+from demo.replay_month import Month
 from demo.replay_work import Channels, Interruption, approve_all, book_in, pay_out
 from demo.roles import OWNER
 from demo.server_account import PostgresError

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from demo.local_stack import LocalStack
 from demo.merchant import Merchant
-from demo.replay_import import Month
+from demo.replay_month import Month
 from demo.roles import CONSOLE
 from ledger.database import connect, rows, transaction
 from ledger.money import format_minor

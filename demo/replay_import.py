@@ -1,14 +1,15 @@
 """The month's file, read once: orders imported with their payments taken at the provider, return lines matched."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from demo.local_stack import LocalStack
 from demo.merchant import Merchant
 from demo.provider_payments import LocalPayments
+from demo.replay_month import Month, Part
 from demo.roles import CONSOLE
 from ledger.database import connect, transaction
 from ledger.online_retail import read_online_retail
@@ -17,49 +18,8 @@ from ledger.order_facts import OrderFacts
 from ledger.order_import import store_orders
 from ledger.return_match import Matched, Purchase, match_return
 
-if TYPE_CHECKING:
-    from demo.replay_work import Answered
-
 # Orders to a transaction: large enough that the commit is not what is slow, small enough to be a moment.
 BATCH: Final = 200
-
-
-@dataclass(frozen=True)
-class Part:
-    """Units of one sold line that a return line brings back; `line_no` is the return line's in the file."""
-
-    line_no: int
-    number: int
-    order_ref: str
-    line_ref: str
-    units: int
-
-    def body(self, channel: str, relation: str | None) -> dict[str, Any]:
-        """What a channel sends for it."""
-        body: dict[str, Any] = {
-            "order": self.order_ref, "lines": [{"line": self.line_ref, "quantity": self.units}], "reason": "changed_mind",
-            "conversation": {"reference": f"{channel}-{self.line_no}-{self.number}"},
-        }  # fmt: skip
-        return body if relation is None else {**body, "relation": relation}
-
-
-@dataclass
-class Month:
-    """What the file held, and what became of each return line."""
-
-    orders: int = 0
-    return_lines: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    parts: list[Part] = field(default_factory=list)
-    answers: list["Answered"] = field(default_factory=list)
-
-    def units_of(self, case: str) -> dict[str, int]:
-        """The units of a case by line, as they were asked for."""
-        units: Counter[str] = Counter()
-        for answer in self.answers:
-            if answer.case == case:
-                units[answer.part.line_ref] += answer.part.units
-        return dict(units)
 
 
 def import_month(stack: LocalStack, merchant: Merchant, file: Path, say: Callable[[str], None]) -> Month:

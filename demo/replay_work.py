@@ -15,22 +15,13 @@ from demo.local_stack import LocalStack
 from demo.merchant import Merchant
 from demo.people import PASSWORD
 from demo.replay_http import Api, Reviewer, new_key
-from demo.replay_import import Month, Part
+from demo.replay_month import Answered, Month, Part
 from demo.roles import CONSOLE
 from ledger.database import connect, first, rows, transaction
 
 REVIEWERS: Final = {"desk": ("priya", "tobias"), "manager": ("jonas", "mara")}
 # Every unknown outcome is looked up within seconds and settled by the second or third look.
 QUIET_SECONDS: Final = 600
-
-
-@dataclass(frozen=True)
-class Answered:
-    """How one part of a return line ended at the API: its case, or the problem; `statuses` of both channels."""
-
-    part: Part
-    case: str | None
-    statuses: tuple[str, str]
 
 
 @dataclass
