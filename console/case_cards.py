@@ -82,7 +82,8 @@ def four_things(rows: CaseRows) -> list[dict[str, Any]]:
         {"mark": "done" if all_here else "now" if head.received or head.stage == "waiting_goods" else "open", "text": received,
          "at": at.get("goods.reported")},
         {"mark": "done" if approved else "now" if "proposed" in states else "open",
-         "text": "Approved" if approved else "Not approved", "at": at.get("intent.approved") if approved else None},
+         "text": "Approved" if approved else "Waits for approval" if "proposed" in states else "Not approved",
+         "at": at.get("intent.approved") if approved else None},
         {"mark": "done" if paid else "now" if out else "open", "text": "Paid" if paid else "Sent, not paid" if out else "Not paid",
          "at": at.get("intent.succeeded") if paid else None},
     ]  # fmt: skip

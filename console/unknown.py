@@ -166,7 +166,7 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
     return (
         sent,
         "Whether the provider acted on it.",
-        "The provider is asked for its list. If the refund is there, it is taken over; else the same key is sent again.",
+        "The provider is asked for its list. Only if that proves the refund is not there, the same request goes again.",
     )
 
 

@@ -35,7 +35,7 @@ def test_the_page_reads_from_claim_to_intent(desk: Desk) -> None:
         "Owed now107.80 GBP", "Earlier refunds and signals", "Intent R-", "Timeline", "Check and approve 107.80 GBP",
     )]  # fmt: skip
     assert places == sorted(places)
-    for fact in ("Authorised", "Received", "Not approved", "Not paid"):
+    for fact in ("Authorised", "Received", "Waits for approval", "Not paid"):
         assert fact in page.text
 
 
