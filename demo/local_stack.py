@@ -206,7 +206,7 @@ def _port(wanted: int, name: str) -> int:
             probe.bind(("127.0.0.1", wanted))
         except OSError:
             raise StackError(
-                f"Port {wanted} for the {name} is taken: stop what uses it, or choose another with `make demo ARGS=--{name}-port=…`."
+                f"Port {wanted} for the {name} is taken: stop what uses it, or `make demo ARGS=--{name}-port=…` with another."
             ) from None
         return int(probe.getsockname()[1])
 
