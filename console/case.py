@@ -26,6 +26,7 @@ from ledger.errors import NotFound
 from ledger.fingerprint import evidence_digest
 from ledger.notes import MOST_CHARACTERS, add_note
 from ledger.queries import case as read
+from ledger.queries.queue import find_next
 from ledger.states import LIVE
 
 blueprint = Blueprint("case", __name__, url_prefix="/<merchant_slug>")
@@ -186,7 +187,7 @@ def _case_page(db: Connection, case_id: UUID, form: NoteForm) -> dict[str, Any]:
     more = not everything and len(rows.events) == read.MOST_EVENTS
     return {
         "case": cards.case_head(rows, None),
-        "place": None,
+        "place": _place(db, case_id),
         "four": cards.four_things(rows),
         "claim": cards.claim(rows),
         "evidence": cards.evidence(rows),
@@ -206,6 +207,20 @@ def _case_page(db: Connection, case_id: UUID, form: NoteForm) -> dict[str, Any]:
     }
 
 
+def _place(db: Connection, case_id: UUID) -> dict[str, Any] | None:
+    """Where one is, and the ready case after this one."""
+    if not current.may("approve"):
+        return None
+    found = find_next(db, current.merchant_id, current.actor, case_id, managers=current.role == "manager")
+    after = (
+        {"url": url_for("case.show", case_id=found.case_id), "reference": words.case_reference(found.number)}
+        if found
+        else None
+    )
+    ready = url_for("queue.index", view="ready")
+    return {"view_label": "Ready", "view_url": ready, "text": "", "before": None, "after": after}
+
+
 def _no_intent(rows: CaseRows) -> str:
     if rows.head.stage == "rejected":
         return "The case was rejected."
@@ -220,7 +235,7 @@ def _actions(rows: CaseRows) -> dict[str, Any]:
     if intent is not None and intent.state != "proposed":
         main = {"kind": "decision", "url": url_for("decision.show", intent_id=intent.intent_id), "operation": ""}
     if intent is not None and intent.state == "proposed":
-        blocked = cards.blocked_text(intent, head.opened_by)
+        blocked = cards.blocked_text(intent, head)
         if current.may("approve") and not blocked:
             main = {"kind": "confirm", "url": url_for("confirm.show", intent_id=intent.intent_id), "operation": ""}
     elif current.may("propose") and _may_ask_again(rows):

@@ -289,11 +289,13 @@ def other_intents(rows: CaseRows) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def blocked_text(intent: read.CaseIntent, opener: str) -> str:
-    """Why this person has no approve button: microcopy 25 and 26; "" when they have one, or no one has."""
+def blocked_text(intent: read.CaseIntent, head: read.CaseHead) -> str:
+    """Why this person has no approve button: microcopy 25 and 26; "" when they have one, or may never approve."""
     if intent.state != "proposed" or not current.may("approve"):
         return ""
-    if current.actor in (intent.requester, opener):
+    if head.blocked:
+        return "The figures of this order are in question. Nothing of it is paid until that is settled."
+    if current.actor in (intent.requester, head.opened_by):
         return "You asked for this, so another person has to approve it."
     if not role_reaches(current.role, intent.route):
         return "This refund is above what you may approve. Hand it to a manager."

@@ -20,7 +20,16 @@ from console.log import log
 from console.timeline import event_text
 from ledger.approvals import APPROVAL_HOURS, Seen, approve, role_reaches
 from ledger.card_numbers import mask_card_numbers
-from ledger.errors import AlreadyDecided, LedgerError, NotAllowed, NotEnoughMoneyLeft, NotFound, SamePerson, Stale
+from ledger.errors import (
+    AlreadyDecided,
+    LedgerError,
+    NotAllowed,
+    NotEnoughMoneyLeft,
+    NotFound,
+    SamePerson,
+    Stale,
+    WrongState,
+)
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
 from ledger.policies import read_policy
 from ledger.queries.case import read_events
@@ -75,7 +84,7 @@ def approve_refund(intent_id: UUID) -> Response:
             )
     except AlreadyDecided:
         return see_other("decision.show", intent_id=intent_id, already=1)
-    except (Stale, SamePerson, NotAllowed, NotEnoughMoneyLeft) as refused:
+    except (Stale, SamePerson, NotAllowed, NotEnoughMoneyLeft, WrongState) as refused:
         return _refused(intent_id, refused, note)
     log.info("approved", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
     return see_other("decision.show", intent_id=intent_id)
@@ -96,6 +105,8 @@ def _refused(intent_id: UUID, refused: LedgerError, note: str) -> Response:
             if refusal is None:
                 raise refused
             return _page(db, decision, refusal, note)
+        if isinstance(refused, WrongState):
+            return _page(db, decision, _refusal_of_state(decision), note)
         successor = refused.facts.get("new_intent_id")
         now = read_decision(db, current.merchant_id, successor) if successor else decision
         return _page(db, now, _refusal_of_change(db, refused, decision), note, status=409)
@@ -120,7 +131,7 @@ def _page(
         "url": url_for("case.show", case_id=decision.case_id),
         "case_reference": words.case_reference(decision.case_number),
     }
-    usual = 200 if refusal is None else 409 if refusal["kind"] in ("gone", "changed") else 403
+    usual = 200 if refusal is None else 409 if refusal["kind"] in ("gone", "changed", "blocked") else 403
     typed = {"text": note, "max": LONGEST_NOTE, "error": note_error}
     return page("confirm.html", status=status or usual, back=back, sheet=sheet, refusal=refusal, note=typed)
 
@@ -183,7 +194,7 @@ def _refusal_of_person(db: Connection, decision: Decision) -> dict[str, Any] | N
 
 def _refusal_of_state(decision: Decision) -> dict[str, Any] | None:
     if decision.state == "proposed":
-        return None
+        return {"kind": "blocked"} if decision.blocked else None
     return {"kind": "gone", "state": decision.state, "by": decision.withdrawn_by or "", "at": decision.state_at}
 
 

@@ -54,7 +54,9 @@ def index() -> Response:
     with reading() as db:
         found = find_orders(db, current.merchant_id, text) if text else []
         if "@" in text:
-            log.info("customer_searched", staff_id=current.staff_id, merchant=current.slug, kind="counter", count=len(found))
+            log.info(
+                "customer_searched", staff_id=current.staff_id, merchant=current.slug, kind="counter", count=len(found)
+            )
         return page("counter.html", **_search(text, found))
 
 
@@ -144,7 +146,7 @@ def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response
                 error = "Choose what the customer said" if unanswered else ""
                 return page("counter_ask.html", status=409, ask=ask_page(found, form, refused.facts), ask_error=error)
             case MoreThanLeft():
-                errors, whole = too_many(db, found, refused)
+                errors, whole = too_many(found, refused)
                 return page("counter.html", status=409, **order_page(found, form, errors, whole))
             case BadInput() | NotFound():
                 status = 422 if isinstance(refused, BadInput) else 409

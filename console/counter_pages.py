@@ -3,15 +3,12 @@
 from typing import Any
 
 from flask import url_for
-from sqlalchemy import Connection
 from wtforms import Form
 
 from console import words
-from console.access import current
 from console.filters import instant, money
 from ledger.errors import LedgerError
 from ledger.queries.orders import OrderAtCounter, OrderLine
-from ledger.queries.refusals import refunds_of_lines
 
 
 def order_page(found: OrderAtCounter, form: Form, errors: dict[int, str], whole: list[str]) -> dict[str, Any]:
@@ -47,16 +44,15 @@ def _line(line: OrderLine, form: Form, error: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def too_many(db: Connection, found: OrderAtCounter, refused: LedgerError) -> tuple[dict[int, str], list[str]]:
+def too_many(found: OrderAtCounter, refused: LedgerError) -> tuple[dict[int, str], list[str]]:
     """What is said beside each line that has less left than asked, and about the whole: where the units went (P18)."""
     position = {line.line_ref: line.position for line in found.lines}
     short = [fact for fact in refused.facts["lines"] if fact["asked"] > fact["left"]]
     errors = {position[fact["line"]]: f"only {fact['left']} of {fact['bought']} left" for fact in short}
     refs = {fact["line"] for fact in short}
-    paid = refunds_of_lines(db, current.merchant_id, [line.line_id for line in found.lines if line.line_ref in refs])
     whole = [refused.sentence]
     whole += [f"Request {case['case']} holds units of it." for case in refused.facts.get("cases", [])]
-    whole += [_refund_in_words(_refund(refund, refs)) for refund in paid]
+    whole += [_refund_in_words(_refund(refund, refs)) for refund in refused.facts.get("refunds", [])]
     return errors, whole
 
 

@@ -91,8 +91,8 @@ def search() -> Response:
 def next_case() -> Response:
     """To the ready case that is due soonest and that this person may approve; to the queue when there is none."""
     with reading() as db:
-        case_id = find_next(db, current.merchant_id, current.actor, _uuid("after"), managers=current.role == "manager")
-    return see_other("case.show", case_id=case_id) if case_id else see_other("queue.index", view="ready")
+        found = find_next(db, current.merchant_id, current.actor, _uuid("after"), managers=current.role == "manager")
+    return see_other("case.show", case_id=found.case_id) if found else see_other("queue.index", view="ready")
 
 
 def _wanted() -> Wanted:

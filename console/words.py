@@ -114,7 +114,8 @@ def due(due_at: datetime, closed_at: datetime | None = None) -> dict[str, Any]:
         return {"kind": "later", "text": "closed", "at": closed_at}
     at, today = due_at.astimezone(current.time_zone), now().astimezone(current.time_zone).date()
     if due_at < now():
-        return {"kind": "late", "text": f"{age(due_at)} late", "at": due_at}
+        largest = " ".join(age(due_at).split()[:2])  # one unit: the chip of a queue row has no room for two
+        return {"kind": "late", "text": f"{largest} late", "at": due_at}
     if at.date() == today:
         return {"kind": "today", "text": f"due {at:%H:%M}", "at": due_at}
     text = "tomorrow" if at.date() == today + timedelta(days=1) else f"{at:%a} {at.day} {at:%b}"

@@ -56,6 +56,7 @@ class Decision:
     sent_at: datetime | None
     attempts: int
     withdrawn_by: str | None
+    blocked: bool
     paused_at: datetime | None
     paused_by: str | None
     at: datetime
@@ -74,7 +75,7 @@ _DECISION: Final = """
         coalesce(ob.attempts, 0) AS attempts,
         (SELECT coalesce(sw.name, '') FROM events w LEFT JOIN staff sw ON w.actor = 'staff:' || sw.staff_id::text
             WHERE w.merchant_id = i.merchant_id AND w.intent_id = i.intent_id AND w.to_state = 'withdrawn' LIMIT 1) AS withdrawn_by,
-        br.paused_at, br.paused_by, now() AS at
+        o.blocked, br.paused_at, br.paused_by, now() AS at
     FROM intents i
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id

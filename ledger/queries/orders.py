@@ -51,7 +51,6 @@ def find_orders(db: Connection, merchant_id: UUID, text: str) -> list[FoundOrder
 class OrderLine:
     """A goods line at the counter. `taken` units are held by cases or were refunded; `gross_minor` is the whole line."""
 
-    line_id: UUID
     line_ref: str
     position: int
     title: str
@@ -86,7 +85,7 @@ _ORDER: Final = """
     WHERE o.merchant_id = :m AND o.order_id = :o
 """
 _ORDER_LINES: Final = """
-    SELECT l.line_id, l.line_ref, l.position, l.title, l.sku, l.quantity, l.gross_minor,
+    SELECT l.line_ref, l.position, l.title, l.sku, l.quantity, l.gross_minor,
         coalesce((SELECT sum(upper(i.units) - lower(i.units)) FROM case_items i
             WHERE i.merchant_id = l.merchant_id AND i.line_id = l.line_id AND i.live), 0)::int AS taken
     FROM order_lines l WHERE l.merchant_id = :m AND l.order_id = :o AND l.kind = 'goods' ORDER BY l.position

@@ -200,8 +200,16 @@ def count_new(db: Connection, merchant_id: UUID, wanted: Wanted, since: UUID) ->
     return int(scalar(db, sql, m=merchant_id, since=since, most=MOST_COUNTED + 1, **values))
 
 
+@dataclass(frozen=True)
+class NextCase:
+    """A case to go on with."""
+
+    case_id: UUID
+    number: int
+
+
 _NEXT: Final = """
-    SELECT c.case_id FROM cases c WHERE c.merchant_id = :m AND c.stage = 'ready' AND c.closed_at IS NULL AND c.opened_by <> :actor
+    SELECT c.case_id, c.number FROM cases c WHERE c.merchant_id = :m AND c.stage = 'ready' AND c.closed_at IS NULL AND c.opened_by <> :actor
         AND (CAST(:after AS uuid) IS NULL OR (c.due_at, c.case_id) > (SELECT a.due_at, a.case_id FROM cases a
             WHERE a.merchant_id = :m AND a.case_id = :after))
         AND EXISTS (SELECT 1 FROM intents i WHERE i.merchant_id = c.merchant_id AND i.case_id = c.case_id AND i.state = 'proposed'
@@ -210,10 +218,10 @@ _NEXT: Final = """
 """
 
 
-def find_next(db: Connection, merchant_id: UUID, actor: str, after: UUID | None, *, managers: bool) -> UUID | None:
+def find_next(db: Connection, merchant_id: UUID, actor: str, after: UUID | None, *, managers: bool) -> NextCase | None:
     """The ready case due soonest that `actor` may approve, after the case `after`; `managers` includes their route."""
-    found = scalar(db, _NEXT, m=merchant_id, actor=actor, after=after, managers=managers)
-    return UUID(str(found)) if found else None
+    found = first(db, _NEXT, m=merchant_id, actor=actor, after=after, managers=managers)
+    return NextCase(**found) if found else None
 
 
 def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:

@@ -214,3 +214,11 @@ def test_a_held_refund_is_called_back_from_its_case(desk: Desk) -> None:
     page = tobias.submit(page.form("/withdrawal"))
     assert "before it was sent. Nothing was paid." in page.text
     assert desk.state(intent["intent_id"]) == "withdrawn"
+
+
+def test_the_case_leads_on_to_the_next_ready_one(desk: Desk) -> None:
+    first = lives.propose(desk.stack, desk.world)
+    second = lives.propose(desk.stack, desk.world, (("LAMP", 1),), reference="chat-2")
+    page = desk.at(desk.world.priya).get(desk.case(first["case_id"]))
+    assert desk.case(second["case_id"]) in page.links
+    assert desk.case(first["case_id"]) not in desk.at(desk.world.priya).get(desk.case(second["case_id"])).links

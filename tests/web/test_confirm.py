@@ -209,3 +209,19 @@ def test_a_payment_that_has_less_left_by_now_is_a_refusal_in_words(desk: Desk) -
     page = desk.at(desk.world.priya).submit(form, status=409)
     assert "The payment has less left on it than this refund" in page.text
     assert desk.count("approvals") == 0
+
+
+def test_a_refund_of_an_order_in_question_is_not_approved(desk: Desk) -> None:
+    intent = lives.propose(desk.stack, desk.world)
+    form = desk.confirm(desk.world.priya, intent["intent_id"])
+    with transaction(desk.stack.console, desk.world.merchant_id) as db:
+        run(db, "UPDATE orders SET blocked = true, discrepancies = ARRAY['import_changed'] WHERE merchant_id = :m",
+            m=desk.world.merchant_id)  # fmt: skip
+    priya = desk.at(desk.world.priya)
+    page = priya.submit(form, status=409, note="all is well")
+    assert "The figures of this order are in question." in page.text
+    assert "all is well" in page.html
+    assert "Approve refund" not in page.text
+    priya.get(f"{desk.refund(intent['intent_id'])}/approval", status=409)
+    assert "Check and approve" not in priya.get(desk.case(intent["case_id"])).text
+    assert desk.count("approvals") == 0
