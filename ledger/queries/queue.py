@@ -209,7 +209,8 @@ class NextCase:
 
 
 _NEXT: Final = """
-    SELECT c.case_id, c.number FROM cases c WHERE c.merchant_id = :m AND c.stage = 'ready' AND c.closed_at IS NULL AND c.opened_by <> :actor
+    SELECT c.case_id, c.number FROM cases c
+    WHERE c.merchant_id = :m AND c.stage = 'ready' AND c.closed_at IS NULL AND c.opened_by <> :actor
         AND (CAST(:after AS uuid) IS NULL OR (c.due_at, c.case_id) > (SELECT a.due_at, a.case_id FROM cases a
             WHERE a.merchant_id = :m AND a.case_id = :after))
         AND EXISTS (SELECT 1 FROM intents i WHERE i.merchant_id = c.merchant_id AND i.case_id = c.case_id AND i.state = 'proposed'
