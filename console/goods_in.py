@@ -17,7 +17,7 @@ from console.fragments import page, say, see_other
 from console.operations import first_result, keep_result
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import BadInput, WrongState
-from ledger.events import lock_case
+from ledger.events import lock_order_and_case
 from ledger.evidence import Arrival, ReceivedLine, report_arrival
 from ledger.queries.case import read_head
 from ledger.queries.orders import LineAtBench, WaitingCase, find_cases, lines_at_bench, waiting_for_goods
@@ -89,12 +89,12 @@ def _lines(db: Connection, case_id: UUID) -> list[LineAtBench]:
 def _record_once(db: Connection, case_id: UUID, form: ArrivalForm) -> dict[str, str]:
     """Reports the arrival unless this form did before. Returns what is wrong, by field, and then records nothing.
 
-    The case is locked first: two who count the same bench add up to what both counted, not to twice as much.
+    Order and case are locked first: two who count the same bench add up to what both counted, not to twice as much.
     """
     operation = str(form.operation.data)
     if first_result(db, operation) is not None:
         return {}
-    lock_case(db, current.merchant_id, case_id)
+    lock_order_and_case(db, current.merchant_id, case_id)
     reported, wrong = _reported(lines_at_bench(db, current.merchant_id, case_id), form)
     if wrong or not reported:
         return wrong or {"": "Say what arrived: this is what was recorded before."}

@@ -15,7 +15,7 @@ from ledger.canonical import canonical_bytes, digest
 from ledger.database import first, rows, run
 from ledger.entitlement import RECORD_TAG, Entitlement, derive
 from ledger.errors import WrongState
-from ledger.events import LockedCase, append, lock_case
+from ledger.events import LockedCase, append, lock_order_and_case
 from ledger.fingerprint import evidence_digest
 from ledger.ids import uuid7
 from ledger.intents import Basis, Proposal, live_intents, propose, withdraw
@@ -32,7 +32,7 @@ STAGE: Final = {
 
 
 def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | None = None) -> Entitlement | None:
-    """Derives the entitlement of a locked case anew; None when nothing changed since the last one.
+    """Derives the entitlement of a case anew, it and its order being locked; None when nothing changed since the last one.
 
     `requester` is who asks for the refund (P7): the case's opener unless a person proposes again. Locks the live intents of
     the case, then order lines, captures and cap day as far as they are given back or claimed.
@@ -80,10 +80,10 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
 def work_out_again(db: Connection, merchant_id: UUID, case_id: UUID, actor: str) -> LockedCase:
     """A person asks for the refund anew, after a failed or returned one or once a block is lifted. Raises NotFound.
 
-    That person is then its requester and cannot approve it. Locks the case and what `reassess` locks. Raises WrongState for
+    That person is then its requester and cannot approve it. Locks order, case and what `reassess` locks. Raises WrongState for
     a closed case: new evidence opens a paid one again, a rejected one stays.
     """
-    case = lock_case(db, merchant_id, case_id)
+    case = lock_order_and_case(db, merchant_id, case_id)
     if case.closed_at is not None:
         raise WrongState("This case is closed. Report what arrived, or open a new return.")
     reassess(db, case, actor, requester=actor)

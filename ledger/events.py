@@ -67,6 +67,18 @@ def lock_case_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> L
     return LockedCase(**row)
 
 
+def lock_order_and_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
+    """Locks the case's order, then the case: for commands that work an amount out, which depends on the order's other cases.
+
+    Raises NotFound.
+    """
+    first(
+        db, "SELECT 1 FROM orders WHERE merchant_id = :m AND order_id = (SELECT order_id FROM cases WHERE merchant_id = :m"
+        " AND case_id = :c) FOR NO KEY UPDATE", m=merchant_id, c=case_id,
+    )  # fmt: skip
+    return lock_case(db, merchant_id, case_id)
+
+
 _INSERT: Final = """
     INSERT INTO events (merchant_id, case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason,
         case_stage, body, previous_number, previous_hash, hash)

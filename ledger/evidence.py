@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping
 from ledger.assessment import reassess
 from ledger.database import rows, run, scalar
 from ledger.errors import BadInput, NotFound, WrongState
-from ledger.events import LockedCase, append, lock_case
+from ledger.events import LockedCase, append, lock_order_and_case
 from ledger.ids import uuid7
 
 GRADES: Final = ("N", "A", "B", "C", "D", "M", "X")
@@ -46,13 +46,13 @@ def add_announced(db: Connection, case: LockedCase, counts: list[tuple[UUID, int
 
 
 def report_arrival(db: Connection, merchant_id: UUID, case_id: UUID, arrival: Arrival) -> LockedCase:
-    """Records received counts and grades, then computes the entitlement anew. Locks case and what reassessing locks.
+    """Records received counts and grades, then computes the entitlement anew. Locks order, case and what reassessing locks.
 
     Grades go to the case's units of the line that have none yet, lowest first. Raises NotFound, BadInput (naming the
     field), WrongState for a case that is closed without payment. More units than announced are recorded and flagged: facts
     are never refused, only not paid.
     """
-    case = lock_case(db, merchant_id, case_id)
+    case = lock_order_and_case(db, merchant_id, case_id)
     if case.stage == "rejected":
         raise WrongState("This case was rejected and its units are free. Open a new return for what arrived.")
     if not arrival.lines:
@@ -158,8 +158,8 @@ def add_photo(
     db: Connection, merchant_id: UUID, case_id: UUID, content: bytes, content_type: str, sha256: bytes, original_sha256: bytes,
     caption: str, actor: str, line_id: UUID | None = None, unit: int | None = None,
 ) -> UUID:  # fmt: skip
-    """Stores one re-encoded image as evidence and computes the entitlement anew. Raises NotFound. Locks the case."""
-    case = lock_case(db, merchant_id, case_id)
+    """Stores one re-encoded image as evidence and computes the entitlement anew. Raises NotFound. Locks order and case."""
+    case = lock_order_and_case(db, merchant_id, case_id)
     photo_id = uuid7()
     run(
         db, "INSERT INTO photos (merchant_id, photo_id, case_id, line_id, unit, caption, content_type, sha256, original_sha256,"
