@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from flask import Flask, g
 
-from ledger.money import format_minor
+from ledger.money import EXPONENTS, format_minor
 
 LONGEST_SHOWN: Final = 4000
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -24,6 +24,9 @@ def add_filters(app: Flask) -> None:
 
 def money(amount_minor: int, currency: str) -> str:
     """An amount in major units, thousands parted by commas, U+2212 as minus: "1,234.50". The code stands beside it."""
+    if currency not in EXPONENTS:
+        # Such an order is blocked, and its pages have to open for somebody to settle it.
+        return f"{amount_minor:,} minor units of"
     text = format_minor(abs(amount_minor), currency)
     whole, point, decimals = text.partition(".")
     sign = "\u2212" if amount_minor < 0 else ""
