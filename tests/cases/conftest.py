@@ -69,7 +69,11 @@ def world(stack: Stack) -> World:
 
 
 @pytest.fixture
-def desk(stack: Stack, world: World, sandbox: Running, hook_url: str) -> Iterator[Desk]:
+def desk(
+    stack: Stack, world: World, sandbox: Running, hook_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
+    # No test here is about a busy machine: a call that is answered is waited for.
+    monkeypatch.setattr("tests.refunds.READ_SECONDS", 10.0)
     with worker_at(stack, sandbox, world) as worker:
         made = Desk(stack, world, sandbox, worker, hook_url)
         yield made

@@ -12,9 +12,11 @@ from typing import Any
 from uuid import UUID
 
 import requests
+from pydantic import SecretStr
 from stripe import WebhookSignature
 
 from jobs import inbox, reconciler, submitter
+from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Counts, Worker
 from ledger.assessment import work_out_again
 from ledger.database import transaction
@@ -22,59 +24,14 @@ from ledger.order_document import parse_order
 from ledger.orders import store_order
 from sandbox.client import Running
 from tests import lives
+from tests.cases.sale import Books, Payment, Refund, Sale
 from tests.engine import document, line
-from tests.refunds import as_administrator, make_due
+from tests.refunds import alarms, as_administrator, make_due
 from tests.stack import Stack
 from tests.world import Person, World
 
 HOOK_SECRET = "whsec_of_the_cases"
 PLACED = {"placed_at": "2026-10-12T09:30:00Z", "zone": "Europe/London", "region": "GB"}
-
-
-@dataclass(frozen=True)
-class Payment:
-    """One payment at the provider, and what the shop says it took of it."""
-
-    payment_intent: str
-    charge: str
-    captured_minor: int
-
-
-@dataclass(frozen=True)
-class Sale:
-    """Ilse's order with its payments. Its lines are L1, L2, … in the order of their prices."""
-
-    ref: str
-    order_id: UUID
-    currency: str
-    payments: tuple[Payment, ...]
-
-    @property
-    def payment(self) -> Payment:
-        (only,) = self.payments
-        return only
-
-
-@dataclass(frozen=True, slots=True)
-class Refund:
-    """One intent: its case, its payment at the provider, what it asks for there and under which key."""
-
-    case_id: UUID
-    intent_id: UUID
-    payment_intent_ref: str
-    charge_ref: str
-    amount_minor: int
-    provider_key: str
-    route: str
-
-
-@dataclass(frozen=True)
-class Books:
-    """What our database holds on the captures of a sale, in minor units."""
-
-    left: int
-    reserved: int
-    refunded: int
 
 
 @dataclass
@@ -165,6 +122,11 @@ class Desk:
 
     def send(self) -> Counts:
         return submitter.run_once(self.worker)
+
+    def grow_impatient(self) -> None:
+        """From now on the worker waits one second for an answer."""
+        keys = {self.world.slug: SecretStr(self.sandbox.secret_key)}
+        self.worker.gateway = StripeGateway(keys, self.sandbox.base_url, 1, 1.0)
 
     def look(self) -> Counts:
         """Every look is due, and made."""
@@ -282,7 +244,8 @@ class Desk:
         self, sale: Sale, *, refunds: int, refunded: int, left: int, reserved: int = 0, outside: Sequence[int] = ()
     ) -> None:
         """Asks both sides. Ours: how many refunds settled, their sum, what is reserved and left. The provider: the same
-        refunds, those still under way, and those `outside` that we did not make; never more out than in, never two for one."""
+        refunds, those still under way, and those `outside` that we did not make; never more out than in, never two for one,
+        and no alarm."""
         settled = lives.count(
             self.stack.console, self.world, "SELECT count(*) FROM intents WHERE merchant_id = :m AND order_id = :o"
             " AND state = 'succeeded'", o=sale.order_id,
@@ -295,6 +258,7 @@ class Desk:
         assert sum(one["amount"] for one in ours if one["status"] != "succeeded") == reserved
         assert sorted(one["amount"] for one in standing if one not in ours) == sorted(outside)
         assert len({one["metadata"]["onceback_intent"] for one in ours}) == len(ours)
+        assert alarms(self.stack) == set()
         for payment in sale.payments:
             money = self.sandbox.money(payment.payment_intent)
             assert money["refunded"] <= money["captured"]

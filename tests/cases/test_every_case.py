@@ -45,7 +45,10 @@ ANSWERED = {
     "B080": ("test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_asked_for",),
     "B081": ("test_the_part_of_a_hold_that_was_never_captured_is_no_refund_and_is_not_paid_back",),
     "B082": ("test_a_cancelled_authorisation_is_an_order_without_money_and_never_a_refund",),
-    "B083": ("test_a_refund_larger_than_any_one_payment_is_split_and_no_penny_is_stranded",),
+    "B083": (
+        "test_a_refund_larger_than_any_one_payment_is_split_and_no_penny_is_stranded",
+        "test_a_split_refund_of_which_one_part_is_refused_stays_open_for_that_part_alone",
+    ),
     "B084": ("test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is",),
     "B085": (
         "test_a_return_worth_more_than_was_captured_draws_what_is_there_and_is_a_managers",
@@ -72,7 +75,8 @@ LEFT = {
     "B012": f"what is refundable of the payment given back shows too much: {OUTSIDE}",
     "B013": f"there is no row of its own for a person to allocate: {OUTSIDE}",
     "B017": "more than a line's ceiling as goodwill is an allowance, which has no desk yet",
-    "B070": "another way to pay (store credit, bank transfer) and the customer's message are not sent yet",
+    "B070": "another way to pay (store credit, bank transfer) and the customer's message are not sent yet; a late failure"
+    " that no hook tells of is found with reconciliation runs",
     "B079": f"the offer to capture less instead: {HOLDS}",
     "B080": f"the state is not read again before the call; a refused one is asked for again by a person: {HOLDS}",
     "B081": f"the released part has no row: {HOLDS}",

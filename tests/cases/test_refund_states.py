@@ -6,7 +6,8 @@ import pytest
 
 from ledger.database import first, transaction
 from tests import lives
-from tests.cases.desk import Books, Desk, Refund, Sale
+from tests.cases.desk import Desk
+from tests.cases.sale import Books, Refund, Sale
 from tests.refunds import as_administrator
 
 ON_ITS_WAY = Books(left=0, reserved=82_00, refunded=0)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.cases.desk import Desk, Payment, Refund
+from tests.cases.desk import Desk
+from tests.cases.sale import Payment, Refund
 from tests.refunds import as_administrator
 
 
