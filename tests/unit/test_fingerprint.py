@@ -1,0 +1,106 @@
+"""What is approved, byte for byte (S24, S26): vectors that any other program can compute, and every field in its place."""
+
+import base64
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from sqlalchemy import RowMapping
+
+from ledger.fingerprint import fingerprint, frozen_request, request_digest
+from ledger.seals import SEALED_COLUMNS, Sealer, SealVerifier
+from ledger.tables.intents import approvals
+
+
+def intent(**changes: Any) -> RowMapping:
+    usual = {
+        "deployment_id": UUID(int=1), "merchant_id": UUID(int=2), "case_id": UUID(int=3), "intent_id": UUID(int=4),
+        "capture_id": UUID(int=5), "account_ref": "acct_1", "provider_account_id": UUID(int=6), "livemode": False,
+        "payment_intent_ref": "pi_1", "charge_ref": "ch_1", "amount_minor": 9007199254740993, "currency": "GBP", "exponent": 2,
+        "destination_kind": "card", "destination_brand": "visa", "destination_last4": "4242",
+        "units": [{"line": "TEE", "from": 0, "to": 2}], "latest_digest": bytes(32), "entitlement_digest": bytes(32),
+        "policy_id": "usual", "policy_version": 7, "route": "desk", "requester": "token:chat", "case_opener": "token:chat",
+        "provider_key": "onceback-refund-0", "evidence_digest": bytes(32), "credential": "harbour",
+    }  # fmt: skip
+    return cast("RowMapping", usual | changes)
+
+
+CHANGES: dict[str, Any] = {
+    "deployment_id": UUID(int=9), "merchant_id": UUID(int=9), "case_id": UUID(int=9), "intent_id": UUID(int=9),
+    "capture_id": UUID(int=9), "account_ref": "acct_2", "provider_account_id": UUID(int=9), "livemode": True,
+    "payment_intent_ref": "pi_2", "charge_ref": "ch_2", "amount_minor": 9007199254740992, "currency": "EUR", "exponent": 3,
+    "destination_kind": "bank", "destination_brand": "mastercard", "destination_last4": "4243",
+    "units": [{"line": "TEE", "from": 0, "to": 3}], "latest_digest": bytes(31) + b"\1", "entitlement_digest": bytes(31) + b"\1",
+    "policy_id": "other", "policy_version": 8, "route": "manager", "requester": "token:voice", "case_opener": "token:voice",
+    "provider_key": "onceback-refund-1", "evidence_digest": bytes(31) + b"\1",
+}  # fmt: skip
+
+
+def test_the_fingerprint_is_what_another_program_computes_from_the_same_values() -> None:
+    print_ = fingerprint(intent(), bytes(32))
+    assert print_.hex() == "3c1a09940d8f5488da5c2b3ef750f7099d28897798ce2676296313cf45606d0c"
+    assert (
+        request_digest(frozen_request(intent(), print_)).hex()
+        == "423a9d984617e289cc87882fc47fef018e51ceceb0d14837e15285cc24899607"
+    )
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_one_changed_field_is_another_fingerprint(field: str) -> None:
+    assert fingerprint(intent(**{field: CHANGES[field]}), bytes(32)) != fingerprint(intent(), bytes(32))
+
+
+def test_evidence_that_changed_is_another_fingerprint() -> None:
+    assert fingerprint(intent(), bytes(31) + b"\1") != fingerprint(intent(), bytes(32))
+
+
+def test_two_destinations_that_read_alike_when_joined_differ() -> None:
+    one, other = intent(destination_brand="visa4", destination_last4="242"), intent()
+    assert fingerprint(one, bytes(32)) != fingerprint(other, bytes(32))
+
+
+APPROVAL: dict[str, Any] = {
+    "merchant_id": UUID(int=2), "approval_id": UUID(int=7), "intent_id": UUID(int=4), "seat": 1,
+    "approver": f"staff:{UUID(int=8)}", "staff_id": UUID(int=8), "requester": "token:chat", "case_opener": "token:chat",
+    "fingerprint": bytes(32), "strength": "session", "note": "", "operation_key": "0" * 32,
+    "approved_at": datetime(2026, 11, 30, 9, 0, tzinfo=UTC), "expires_at": datetime(2026, 12, 1, 9, 0, tzinfo=UTC),
+    "seal_key_id": "seal-1",
+}  # fmt: skip
+OTHER: dict[str, Any] = {
+    "merchant_id": UUID(int=9), "approval_id": UUID(int=9), "intent_id": UUID(int=9), "seat": 2,
+    "approver": f"staff:{UUID(int=9)}", "staff_id": UUID(int=9), "requester": "token:voice", "case_opener": "token:voice",
+    "fingerprint": bytes(31) + b"\1", "strength": "passkey", "note": " ", "operation_key": "1" * 32,
+    "approved_at": datetime(2026, 11, 30, 9, 0, 1, tzinfo=UTC), "expires_at": datetime(2026, 12, 1, 9, 0, 1, tzinfo=UTC),
+}  # fmt: skip
+
+
+@pytest.fixture
+def sealer() -> Sealer:
+    return Sealer.from_text(f"seal-1:{base64.b64encode(bytes(range(32))).decode()}")
+
+
+def test_the_seal_covers_every_column_of_an_approval_but_itself() -> None:
+    assert set(SEALED_COLUMNS) == {column.name for column in approvals.columns} - {"seal"}
+    assert len(SEALED_COLUMNS) == len(set(SEALED_COLUMNS))
+
+
+def test_a_seal_is_what_another_program_makes_with_the_same_key(sealer: Sealer) -> None:
+    assert sealer.seal(APPROVAL).hex() == (
+        "b6c3e49fb8ad6b34b5f96285c0ac4159eb882120a9fe040671c6de8a1d396307"
+        "39e16f71e2123bca3ef1e252be0e45be56bccc25fe1230412b57725b89350d09"
+    )
+
+
+@pytest.mark.parametrize("column", OTHER)
+def test_a_seal_opens_no_row_that_differs_in_one_column(sealer: Sealer, column: str) -> None:
+    row = APPROVAL | {"seal": sealer.seal(APPROVAL)}
+    verifier = SealVerifier([sealer.public_text()])
+    assert verifier.valid(row)
+    assert not verifier.valid(row | {column: OTHER[column]})
+
+
+def test_a_key_id_that_is_not_known_opens_nothing(sealer: Sealer) -> None:
+    row = APPROVAL | {"seal": sealer.seal(APPROVAL)}
+    assert not SealVerifier([]).valid(row)
+    assert not SealVerifier([sealer.public_text()]).valid(row | {"seal_key_id": "seal-2"})
