@@ -5,15 +5,16 @@ fails. So no state changes without its event, and no event lies about a state (P
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from ledger.canonical import canonical_bytes
-from ledger.database import first, run
+from ledger.database import first, rows, run
 from ledger.errors import NotFound
 from ledger.ids import uuid7
 from ledger.states import STAGE
@@ -107,22 +108,15 @@ def append(
     """
     if stage is None and move is not None:
         stage = STAGE.get(move[1])
-    event_id = uuid7()
     number = case.head_number + 1
-    content = {
-        "merchant": str(case.merchant_id), "case": str(case.case_id), "number": number, "event": str(event_id),
-        "kind": kind, "actor": actor, "at": case.at.isoformat(), "intent": str(intent_id) if intent_id else None,
-        "move": list(move) if move else None, "reason": reason, "stage": stage, "body": body or {},
-    }  # fmt: skip
-    digest = event_hash(case.head_hash, content)
-    values = {
-        "merchant_id": case.merchant_id, "case_id": case.case_id, "number": number, "event_id": event_id, "kind": kind,
+    row = {
+        "merchant_id": case.merchant_id, "case_id": case.case_id, "number": number, "event_id": uuid7(), "kind": kind,
         "actor": actor, "at": case.at, "intent_id": intent_id, "from_state": move[0] if move else None,
-        "to_state": move[1] if move else None, "reason": reason, "case_stage": stage,
-        "body": canonical_bytes(body or {}).decode(),
-        "previous_number": case.head_number or None, "previous_hash": case.head_hash, "hash": digest,
+        "to_state": move[1] if move else None, "reason": reason, "case_stage": stage, "body": body or {},
+        "previous_number": case.head_number or None, "previous_hash": case.head_hash,
     }  # fmt: skip
-    run(db, _INSERT, **values)
+    digest = event_hash(case.head_hash, _content(row))
+    run(db, _INSERT, **row | {"body": canonical_bytes(body or {}).decode(), "hash": digest})
     case.head_number, case.head_hash = number, digest
     case.stage = stage or case.stage
 
@@ -130,3 +124,33 @@ def append(
 def event_hash(previous: bytes | None, content: dict[str, Any]) -> bytes:
     """SHA-256(tag ‖ previous hash, 32 zero bytes for the first ‖ canonical content)."""
     return hashlib.sha256(TAG + (previous or bytes(32)) + canonical_bytes(content)).digest()
+
+
+def _content(row: Mapping[str, Any] | RowMapping) -> dict[str, Any]:
+    """What the hash of an event covers: its own columns, in the form that is the same before and after the database."""
+    move = [row["from_state"], row["to_state"]] if row["to_state"] else None
+    return {
+        "merchant": str(row["merchant_id"]), "case": str(row["case_id"]), "number": row["number"], "event": str(row["event_id"]),
+        "kind": row["kind"], "actor": row["actor"], "at": row["at"].astimezone(UTC).isoformat(),
+        "intent": str(row["intent_id"]) if row["intent_id"] else None, "move": move, "reason": row["reason"],
+        "stage": row["case_stage"], "body": row["body"],
+    }  # fmt: skip
+
+
+def broken_link(db: Connection, merchant_id: UUID, case_id: UUID) -> int | None:
+    """The number of the first event of a case that is not as it was written, or is missing; None when the chain holds (S48).
+
+    Computes every hash again and ends at the head that the case's own row keeps, so a cut tail shows too. Locks nothing.
+    """
+    keys = {"m": merchant_id, "c": case_id}
+    head = first(db, "SELECT head_number, head_hash FROM cases WHERE merchant_id = :m AND case_id = :c", **keys)
+    if head is None:
+        raise NotFound
+    number, previous = 0, None
+    for row in rows(db, "SELECT * FROM events WHERE merchant_id = :m AND case_id = :c ORDER BY number", **keys):
+        number += 1
+        if row["number"] != number or bytes(row["hash"]) != event_hash(previous, _content(row)):
+            return number
+        previous = bytes(row["hash"])
+    kept = bytes(head["head_hash"]) if head["head_hash"] is not None else None
+    return None if (number, previous) == (head["head_number"], kept) else number + 1
