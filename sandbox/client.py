@@ -101,8 +101,9 @@ class SandboxClient:
         waiting: list[dict[str, Any]] = self._get("faults")["faults"]
         return waiting
 
-    def drop_faults(self) -> None:
-        self._post("faults/drop")
+    def drop_faults(self, seq: int | None = None) -> None:
+        """Take one fault out of the queue, or all of them."""
+        self._post("faults/drop", seq=seq)
 
     def now(self) -> int:
         """The sandbox's clock, Unix seconds."""
