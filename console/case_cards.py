@@ -282,7 +282,7 @@ def other_intents(rows: CaseRows) -> list[dict[str, Any]]:
             "reference": words.refund_reference(intent.number), "amount_minor": intent.amount_minor, "currency": intent.currency,
             "destination": words.destination(intent.destination_kind, intent.destination_brand, intent.destination_last4),
             "state": intent.state, "url": url_for("decision.show", intent_id=intent.intent_id),
-            "confirm_url": url_for("confirm.show", intent_id=intent.intent_id) if _approvable(intent) else None,
+            "confirm_url": url_for("confirm.show", intent_id=intent.intent_id) if _approvable(intent, rows.head.opened_by) else None,
         }
         for intent in rows.intents
         if main is None or intent.intent_id != main.intent_id
@@ -302,10 +302,10 @@ def blocked_text(intent: read.CaseIntent, head: read.CaseHead) -> str:
     return ""
 
 
-def _approvable(intent: read.CaseIntent) -> bool:
+def _approvable(intent: read.CaseIntent, opener: str) -> bool:
     return (
         intent.state == "proposed"
         and current.may("approve")
-        and current.actor != intent.requester
+        and current.actor not in (intent.requester, opener)
         and role_reaches(current.role, intent.route)
     )

@@ -104,12 +104,24 @@ def test_a_slow_worker_that_lives_is_not_taken_over(
 ) -> None:
     one = approved(stack, world, sandbox)
     with Liveness(stack.worker_url) as slow:
+        held_by = slow.worker_id
         with transaction(stack.worker, world.merchant_id) as db:
             (claimed,) = claim_due(db, world.merchant_id, slow.worker_id, lives.verifier(), 1)
         assert (reconciler.run_once(worker), submitter.run_once(worker)) == ({}, {})
         assert state_of(stack, one) == "submitting"
     assert claimed.intent_id == one.intent_id
+    server_notices_the_end_of(stack, held_by)
     assert reconciler.run_once(worker) == {"orphans": 1, "looks": 1, "absent": 1}
+
+
+def server_notices_the_end_of(stack: Stack, worker_id: int) -> None:
+    """A closed connection's lock is gone a moment later, on a machine under load."""
+    held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = %s"
+    for _ in range(100):
+        if not as_administrator(stack, held, worker_id):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the lock of a closed connection stays")
 
 
 def test_a_worker_that_hangs_past_its_lease_is_taken_over_and_cannot_record_any_more(
