@@ -106,13 +106,15 @@ class HeldPosts:
     def __init__(self, *pages: Page) -> None:
         self.pages = pages
         self.routes: list[Route] = []
+        self._order = 1
         for page in pages:
             page.route("**/approval", self._hold)
 
     def release(self, count: int) -> None:
-        """Waits until `count` POSTs stand there, then lets all of them go, one right after the other."""
+        """Waits until `count` POSTs stand there, then lets all of them go, each time from the other end."""
         self.wait(count)
-        going, self.routes = self.routes, []
+        going, self.routes = self.routes[:: self._order], []
+        self._order = -self._order
         for route in going:
             route.continue_()
 

@@ -16,7 +16,7 @@ def test_two_reviewers_who_press_at_once_make_one_decision_twenty_times(office: 
     held = HeldPosts(*pages.values())
     refunds = [shop.proposed() for _ in range(ROUNDS)]
     winners = {_press_together(shop, held, pages, refund) for refund in refunds}
-    assert winners <= set(pages)
+    assert winners == set(pages)  # each of them was first sometimes: it was a race
     shop.settled(*refunds)
     assert [shop.counts(refund.order) for refund in refunds] == [ONE_OF_EACH] * ROUNDS
 

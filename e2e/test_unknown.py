@@ -84,6 +84,9 @@ def test_a_refund_is_called_back_before_it_is_sent_and_never_leaves(office: Offi
         "Cancelled at ", "before it was sent. Nothing was paid. The units are free again."
     )
     shop.let_go(refund)
+    later = shop.proposed()
+    ConfirmPage(priya, shop).open(later).approve()
+    shop.settled(later)  # the worker was there since
     DecisionPage(priya, shop).open(refund).is_headed("Refund withdrawn").says("Tobias Renk")
     assert shop.provider.requests(method="POST", path="/v1/refunds", key=_key(shop, refund)) == []
     assert shop.counts(refund.order) == Counts(1, 1, 0)
