@@ -199,6 +199,7 @@ def _has_no_fault(page: Page) -> None:
         page.set_viewport_size(size)
         bad = [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in _faults(page)]
         assert not bad, (scheme, size, bad)
+        assert not page.evaluate(_CUT_OFF), "something runs out of its card and cannot be reached"
     assert _overflow(page) <= 0, "the page scrolls sideways at 320 px"
 
 
@@ -213,6 +214,10 @@ def _overflow(page: Page) -> int:
     """By how many pixels the page is wider than its window."""
     return int(page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
+
+# Headings of the cards whose content is wider than they are.
+_CUT_OFF = """() => [...document.querySelectorAll(".card, .receipt, .sheet, .stop, .note")]
+    .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText.slice(0, 60))"""
 
 # What has focus now: is it later in the page than the stop before, ringed, and itself what one sees where it stands?
 _STOP = """() => {
