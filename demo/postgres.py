@@ -44,8 +44,10 @@ class EmbeddedPostgres:
     Every refusal is a PostgresError: one sentence that says what to do.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, durable: bool = True) -> None:
+        """`durable=False` leaves out what only a power cut needs: for databases of tests, which nobody reads again."""
         self.directory = directory.resolve()
+        self._durable = durable
         self._external = os.environ.get("DATABASE_URL") or None
         self._lock: IO[str] | None = None
         if self._external is not None:
@@ -268,6 +270,8 @@ class EmbeddedPostgres:
             f"-k {self.socket_folder} -p {PORT} -c listen_addresses= -c unix_socket_permissions=0700 "
             "-c max_connections=200 -c log_min_error_statement=panic -c log_error_verbosity=terse"
         )
+        if not self._durable:
+            options += " -c fsync=off -c full_page_writes=off"
         at = self.log.stat().st_size if self.log.exists() else 0
         start = ("start", "-D", self.data, "-l", self.log, "-o", options, "-w", "-t", START_SECONDS)
         if self._run("pg_ctl", *start).returncode != 0:

@@ -115,7 +115,7 @@ def running_server() -> Iterator[Server]:
     """The session's server with a migrated template; both are gone from it at the end, the embedded one is stopped."""
     with ExitStack() as held:
         place = held.enter_context(_place())
-        postgres = held.enter_context(EmbeddedPostgres(place))
+        postgres = held.enter_context(EmbeddedPostgres(place, durable=False))
         external = bool(os.environ.get("DATABASE_URL"))
         template = f"onceback_test_{uuid4().hex[:10]}"
         passwords = DEFAULT_PASSWORDS if external else place / "role-passwords.json"
