@@ -5,6 +5,7 @@ provider: a test of money ends with it.
 """
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, LiteralString
+from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
@@ -214,11 +216,16 @@ def until(holds: Callable[[], bool], otherwise: str) -> None:
 
 @contextmanager
 def open_shop(folder: Path) -> Iterator[Shop]:
-    """Starts everything in `folder`, seeds it as the demo does, and stops it all at the end; the files stay."""
-    stack = LocalStack(
-        folder, merchants=("hollowbrook", "northwind"), cancel_window_seconds=CANCEL_WINDOW_SECONDS,
-        consistency_seconds=1, web_workers=2, environment="test",
-    )  # fmt: skip
+    """Starts everything in `folder`, seeds it as the demo does, and stops it all at the end; logs and provider file stay.
+
+    The database is a server of its own, also where DATABASE_URL names another: the seed is for an empty one.
+    """
+    with patch.dict(os.environ):
+        os.environ.pop("DATABASE_URL", None)
+        stack = LocalStack(
+            folder, merchants=("hollowbrook", "northwind"), cancel_window_seconds=CANCEL_WINDOW_SECONDS,
+            consistency_seconds=1, web_workers=2, environment="test",
+        )  # fmt: skip
     try:
         with stack:
             stack.start_database()
