@@ -19,7 +19,7 @@ class Part:
         """What a channel sends for it."""
         body: dict[str, Any] = {
             "order": self.order_ref, "lines": [{"line": self.line_ref, "quantity": self.units}], "reason": "changed_mind",
-            "conversation": {"reference": f"{channel}-{self.line_no}-{self.number}"},
+            "conversation": {"reference": f"{channel}-{self.line_no}-{self.number}", "customer_verified": "account"},
         }  # fmt: skip
         return body if relation is None else {**body, "relation": relation}
 

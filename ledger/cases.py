@@ -30,7 +30,8 @@ MAX_LINES: Final = 200
 @dataclass(frozen=True)
 class ReturnRequest:
     """What a channel or the counter asks. `lines` are (line reference, quantity); `relation` is the customer's own answer
-    to "the existing request, or a separate item?": `existing`, `separate`, or None when nobody asked yet."""
+    to "the existing request, or a separate item?": `existing`, `separate`, or None when nobody asked yet. `customer` is the
+    shop's reference or the e-mail of who asks, to be compared with the order's; None when the caller knows who asks."""
 
     order_ref: str
     lines: tuple[tuple[str, int], ...]
@@ -39,6 +40,7 @@ class ReturnRequest:
     reference: str
     actor: str
     relation: Literal["existing", "separate"] | None = None
+    customer: str | None = None
     customer_verified: str = ""
     customer_text: str = ""
 
@@ -68,15 +70,15 @@ class _Line:
 def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Opened:
     """Opens a case for the request, or joins the open one that holds these units. Locks the order, then the case.
 
-    Raises NotFound (order), BadInput (a field), AskCustomer (rule 4), AlreadyRefunded (rule 3, with P18's facts),
-    MoreThanLeft. Units are taken lowest first.
+    Raises NotFound (order, or it is not of the customer who is given), BadInput (a field), AskCustomer (rule 4),
+    AlreadyRefunded (rule 3, with P18's facts), MoreThanLeft. Units are taken lowest first.
     """
     _check(request)
     order = first(
         db, "SELECT * FROM orders WHERE merchant_id = :m AND external_ref = :ref FOR NO KEY UPDATE",
         m=merchant_id, ref=request.order_ref,
     )  # fmt: skip
-    if order is None:
+    if order is None or (request.customer is not None and not _is_of(db, order, request.customer)):
         raise NotFound("No order of this shop has that reference. Check the number on the confirmation.")
     lines = _read_lines(db, order, request)
     joined = _same_request(db, order, lines, request)
@@ -84,6 +86,15 @@ def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Op
         return _join(db, lock_case(db, merchant_id, joined), request)
     _refuse_or_ask(db, order, lines, request)
     return _open(db, order, lines, request)
+
+
+def _is_of(db: Connection, order: RowMapping, customer: str) -> bool:
+    known = first(
+        db, "SELECT external_ref, email FROM customers WHERE merchant_id = :m AND customer_id = :c",
+        m=order["merchant_id"], c=order["customer_id"],
+    )  # fmt: skip
+    stated = [known["external_ref"], known["email"]] if known else []
+    return customer.casefold() in [one.casefold() for one in stated if one]
 
 
 def _check(request: ReturnRequest) -> None:

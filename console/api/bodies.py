@@ -37,7 +37,7 @@ class AskedLine(Body):
 
 
 class Conversation(Body):
-    """The channel's own thread. `customer_verified` says how the channel knew the customer; without it nothing is automatic."""
+    """The channel's own thread. `customer_verified` says how the channel knew the customer, "" when it did not."""
 
     reference: Annotated[str, Field(min_length=1, max_length=120, pattern=_REF)]
     text: Text = ""
@@ -45,13 +45,34 @@ class Conversation(Body):
 
 
 class ReturnBody(Body):
-    """A customer wants to return units of an order. `relation` is the customer's own answer, once it was asked for."""
+    """A customer wants to return units of an order. `relation` is the customer's own answer, once it was asked for.
+
+    `customer` proves who asks: it is compared with the order's customer. With it, or with the channel's own proof in
+    `conversation.customer_verified`, a refusal says what was paid before.
+    """
 
     order: Annotated[str, Field(min_length=1, max_length=100, pattern=_REF, description="external_ref of the order")]
     lines: Annotated[list[AskedLine], Field(min_length=1, max_length=200)]
     reason: Reason
     conversation: Conversation
     relation: Literal["existing", "separate"] | None = None
+    customer: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=254,
+                pattern=_REF,
+                description="the shop's own reference of the customer, or the e-mail",
+            ),
+        ]
+        | None
+    ) = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the channel proves the customer; a `customer` that is not the order's is refused before it matters."""
+        return bool(self.customer or self.conversation.customer_verified)
 
 
 class GradedUnits(Body):

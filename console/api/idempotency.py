@@ -23,9 +23,12 @@ RULINGS: Final = (AskCustomer, AlreadyRefunded, MoreThanLeft, WrongState)
 _USABLE: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-def answer_once(channel: Channel, operation: str, body: Body, work: Callable[[Connection], Kept]) -> Response:
+def answer_once(
+    channel: Channel, operation: str, body: Body, work: Callable[[Connection], Kept], *, proven: bool = False
+) -> Response:
     """Does the work once for the request's key, or answers as the first time. Work and kept answer commit together.
 
+    `proven`: whether a ruling may tell what it knows about the customer's earlier requests and refunds.
     Raises Problem (no key), KeyInUse, KeyReused, and what `work` raises but for the ledger's rulings.
     """
     key = Key(channel.merchant_id, channel.actor, _key_text())
@@ -34,17 +37,17 @@ def answer_once(channel: Channel, operation: str, body: Body, work: Callable[[Co
         kept = take_key(db, key, digest)
         if kept is not None:
             return answer(kept.status, kept.answer, replayed=True)
-        kept = _ruled(db, work)
+        kept = _ruled(db, work, proven)
         keep_answer(db, key, digest, kept)
     return answer(kept.status, kept.answer)
 
 
-def _ruled(db: Connection, work: Callable[[Connection], Kept]) -> Kept:
+def _ruled(db: Connection, work: Callable[[Connection], Kept], proven: bool) -> Kept:
     try:
         with db.begin_nested():
             return work(db)
     except RULINGS as ruling:
-        document = ledger_document(ruling)
+        document = ledger_document(ruling, proven=proven)
         return Kept(document["status"], document)
 
 

@@ -71,8 +71,11 @@ _CODES: Final[tuple[tuple[type[LedgerError], str], ...]] = (
 )  # fmt: skip
 
 
-def ledger_document(error: LedgerError) -> dict[str, Any]:
-    """The problem document of a refusal of the ledger, with those of its facts that a channel may know."""
+def ledger_document(error: LedgerError, *, proven: bool = False) -> dict[str, Any]:
+    """The problem document of a refusal of the ledger, with those of its facts that a channel may know.
+
+    Without the customer's proof it counts units and says no more: no case, amount, time or reference (S63).
+    """
     code = next((code for kind, code in _CODES if isinstance(error, kind)), "refused")
     if isinstance(error, NotFound):
         return document(code, KINDS[code].what_to_do)
@@ -80,6 +83,9 @@ def ledger_document(error: LedgerError) -> dict[str, Any]:
     if isinstance(error, BadInput):
         field, _, say = error.sentence.partition(": ")
         facts["errors"] = [{"field": field, "say": say}]
+    if "lines" in error.facts and not proven:
+        facts["lines"] = [{name: line[name] for name in _COUNTS if name in line} for line in error.facts["lines"]]
+        return document(code, error.sentence, **facts, **_WITHHELD.get(code, {}))
     if "lines" in error.facts:
         facts["lines"] = error.facts["lines"]
     if "cases" in error.facts:
@@ -87,6 +93,15 @@ def ledger_document(error: LedgerError) -> dict[str, Any]:
     if "refunds" in error.facts:
         facts["refunds"] = [_refund(refund) for refund in error.facts["refunds"]]
     return document(code, error.sentence, **facts)
+
+
+_COUNTS: Final = ("line", "asked", "bought", "left", "in_open_cases", "refunded")
+_PROVE: Final = "Details are for a proven customer: send `customer` or conversation.customer_verified with a new key."
+_WITHHELD: Final[dict[str, dict[str, str]]] = {
+    "already-refunded": {"what_to_do": f"Nothing is sent again. {_PROVE}"},
+    "ask-customer": {"what_to_do": f"{KINDS['ask-customer'].what_to_do} {_PROVE}"},
+    "more-than-left": {"what_to_do": f"{KINDS['more-than-left'].what_to_do} {_PROVE}"},
+}
 
 
 def of_ledger(error: LedgerError) -> Response:

@@ -16,7 +16,7 @@ from ledger.queries.returns import return_of_token
 
 @scoped("cases:open")
 def open_a_return(channel: Channel) -> Response:
-    """201 opened, 200 joined; 409 ask the customer, already refunded, more than left."""
+    """201 opened, 200 joined; 409 ask the customer, already refunded, more than left. 404 also for another's order (S63)."""
     body = read_body(ReturnBody, channel)
 
     def opened(db: Connection) -> Kept:
@@ -24,7 +24,7 @@ def open_a_return(channel: Channel) -> Response:
         status = 201 if found.status == "opened" else 200
         return Kept(status, {"case": f"C-{found.number}", "result": found.status, "order": body.order})
 
-    return answer_once(channel, "open_return", body, opened)
+    return answer_once(channel, "open_return", body, opened, proven=body.proven)
 
 
 def _request(channel: Channel, body: ReturnBody) -> ReturnRequest:
@@ -32,7 +32,8 @@ def _request(channel: Channel, body: ReturnBody) -> ReturnRequest:
     return ReturnRequest(
         order_ref=body.order, lines=tuple((line.line, line.quantity) for line in body.lines), reason=body.reason,
         channel=channel.channel, reference=talk.reference, actor=channel.actor, relation=body.relation,
-        customer_verified=talk.customer_verified, customer_text=talk.text,
+        customer_verified=talk.customer_verified or ("order_and_customer" if body.customer else ""),
+        customer=body.customer, customer_text=talk.text,
     )  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def test_a_ruling_is_stored_and_stays_what_it_was(chat: Caller, stack: Stack, wo
     replayed = chat.open(("LAMP", 1), reference="r2", key="again")
     assert fact(refused)["code"] == "already-refunded"
     assert fact(replayed) == fact(refused)
+    assert chat.open(("LAMP", 1), reference="r2", key="again", customer="C-1001").status_code == 422
+    assert fact(chat.open(("LAMP", 1), reference="r2", key="proven", customer="C-1001"))["refunds"]
     assert replayed.content_type == "application/problem+json"
     assert replayed.headers["Idempotent-Replayed"] == "true"
 

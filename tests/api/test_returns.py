@@ -1,5 +1,10 @@
 """DESIGN §2: the same request joins, what is gone is refused with its reason, what is unclear is asked."""
 
+from typing import Any
+
+import pytest
+
+from ledger.database import run, transaction
 from tests.api.conftest import Caller, fact, wish
 from tests.api.paying import case_id, paid
 from tests.lives import count
@@ -36,7 +41,7 @@ def test_another_conversation_about_a_line_with_units_left_has_to_ask_the_custom
     chat: Caller, stack: Stack, world: World
 ) -> None:
     first = fact(chat.open(("TEE", 1), reference="chat-7"))
-    asked = chat.open(("TEE", 1), reference="voice-1")
+    asked = chat.open(("TEE", 1), reference="voice-1", customer="C-1001")
     told = fact(asked)
     assert (asked.status_code, told["code"]) == (409, "ask-customer")
     assert [older["case"] for older in told["cases"]] == [first["case"]]
@@ -59,7 +64,7 @@ def test_a_refunded_line_is_refused_with_what_was_paid_when_where_and_under_whic
 ) -> None:
     first = fact(chat.open(("LAMP", 1)))
     paid(stack, world, first["case"], ("LAMP", 1))
-    refused = chat.open(("LAMP", 1), reference="chat-8")
+    refused = chat.open(("LAMP", 1), reference="chat-8", customer="ILSE.harbour@example.org")
     told = fact(refused)
     assert (refused.status_code, told["code"]) == (409, "already-refunded")
     (refund,) = told["refunds"]
@@ -74,6 +79,72 @@ def test_a_refunded_line_is_refused_with_what_was_paid_when_where_and_under_whic
     text = refused.get_data(as_text=True)
     assert world.priya.name not in text
     assert str(world.priya.staff_id) not in text
+
+
+def proven(reference: str) -> dict[str, Any]:
+    """Part of a body in which the channel itself says how it knew the customer."""
+    return {"conversation": {"reference": reference, "customer_verified": "signed_in"}}
+
+
+@pytest.mark.parametrize("customer", ["c-1001", "Ilse.Harbour@EXAMPLE.org"])
+def test_the_customers_reference_or_email_proves_who_asks(
+    chat: Caller, stack: Stack, world: World, customer: str
+) -> None:
+    opened = chat.open(("TEE", 1), customer=customer)
+    assert opened.status_code == 201
+    with stack.admin() as admin:
+        assert admin.execute("SELECT customer_verified FROM conversations").fetchone() == ("order_and_customer",)
+
+
+def test_another_customer_learns_of_an_order_what_a_stranger_learns_of_none(
+    chat: Caller, stack: Stack, world: World
+) -> None:
+    absent = fact(chat.open(order="A-99999", customer="C-1001"))
+    for wrong in ("C-1002", "omar.harbour@example.org", "ilse", "%", "C-1001x"):
+        answer = chat.open(("TEE", 1), customer=wrong)
+        assert (answer.status_code, fact(answer)) == (404, absent)
+        stated = chat.post("/returns", wish(("TEE", 1), customer=wrong, **proven("talk-2")))
+        assert (stated.status_code, fact(stated)) == (404, absent)
+    unheard = chat.open(("SOCKS", 1), customer="C-1002")
+    assert fact(unheard) == absent
+    assert count(stack.console, world, "SELECT count(*) FROM cases WHERE merchant_id = :m") == 0
+
+
+def test_a_customer_without_an_email_is_proven_by_the_reference_alone(chat: Caller, stack: Stack, world: World) -> None:
+    with transaction(stack.owner, world.merchant_id) as db:
+        run(db, "UPDATE customers SET email = NULL WHERE merchant_id = :m", m=world.merchant_id)
+    for wrong in ("ilse.harbour@example.org", "\u00a0", "\u2003"):
+        assert chat.open(("TEE", 1), customer=wrong).status_code == 404
+    assert chat.open(("TEE", 1), customer="C-1001").status_code == 201
+
+
+def test_guessing_the_customer_of_an_order_is_limited_like_guessing_orders(chat: Caller) -> None:
+    statuses = [chat.open(("TEE", 1), customer=f"C-{number}").status_code for number in range(2000, 2031)]
+    assert statuses == [404] * 30 + [429]
+
+
+def test_without_proof_a_refusal_counts_units_and_tells_nothing_of_a_refund(
+    chat: Caller, stack: Stack, world: World
+) -> None:
+    """Whoever guesses an order learns that it cannot be had twice, and no more (S63)."""
+    lamp = fact(chat.open(("LAMP", 1)))["case"]
+    paid(stack, world, lamp, ("LAMP", 1))
+    tee = fact(chat.open(("TEE", 2), reference="chat-7"))["case"]
+    asked = [("LAMP", 1, "already-refunded"), ("TEE", 1, "ask-customer"), ("TEE", 3, "more-than-left")]
+    for line, quantity, code in asked:
+        answer = chat.open((line, quantity), reference="guess")
+        told, text = fact(answer), answer.get_data(as_text=True)
+        assert (answer.status_code, told["code"]) == (409, code)
+        assert "proven customer" in told["what_to_do"]
+        assert set(told) == {"type", "title", "status", "detail", "code", "what_to_do", "lines"}
+        assert set(told["lines"][0]) == {"line", "asked", "bought", "left", "in_open_cases", "refunded"}
+        assert not any(known in text for known in ("5800", "58.00", "GBP", "re_", "4242", lamp, tee, "2026-", "R-"))
+        full = fact(chat.post("/returns", wish((line, quantity), **proven("known"))))
+        assert full["code"] == code
+        assert full["lines"][0]["title"]
+        assert "refunds" in full
+    refunded = fact(chat.post("/returns", wish(("LAMP", 1), **proven("known"))))
+    assert [refund["amount_minor"] for refund in refunded["refunds"]] == [5800]
 
 
 def test_more_units_than_are_left_are_refused_with_how_many_there_are(chat: Caller) -> None:
