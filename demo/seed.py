@@ -194,8 +194,8 @@ class Seeding:
             reference,
             actor,
             relation,
-            "order_and_email",
-            "" if relation else scene.words,
+            customer_verified="order_and_email",
+            customer_text="" if relation else scene.words,
         )
 
     def _arrive(self, scene: Scene, case_id: UUID) -> None:
