@@ -49,6 +49,8 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "switch_people": frozenset({"admin"}),
     "own_session": _EVERYONE,
 }
+# Acts on money: from another network than the session began in they take a new sign-in first (S13).
+MONEY_ACTS: Final = frozenset({"approve", "withdraw", "reject", "raise_cap"})
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})
 MERCHANT: Final = "merchant_slug"

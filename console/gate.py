@@ -1,10 +1,12 @@
 """What happens before any view, in this order: who asks, was the form ours, may they, then the request counts as activity.
 
 A view that states `public` sees no row of a session; a `token` view (API) ignores cookies altogether. For the rest the
-session, its person and the membership in the merchant of the path are read in one READ ONLY transaction.
+session, its person and the membership in the merchant of the path are read in one READ ONLY transaction. An act on money
+from another network than the session began in is answered as if the session were over; reading goes on (S13).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -16,10 +18,12 @@ from sqlalchemy import Connection
 from wtforms import ValidationError
 
 from console import sessions
-from console.access import MERCHANT, PERMISSIONS, Member, Stated, stated
+from console.access import MERCHANT, MONEY_ACTS, PERMISSIONS, Member, Stated, stated
 from console.forms import KEPT
 from console.fragments import asked_for_part
 from console.installation import installed
+from console.log import log
+from console.networks import same_network
 from console.routes import known_path, path_of
 from console.sessions import ConsoleSession, Person, Visit
 from ledger.database import first, transaction
@@ -85,10 +89,17 @@ def _enter_as_person(said: Stated) -> Response | None:
         g.member = member
         if member.role not in PERMISSIONS[said.text]:
             raise NotAllowed
+    if said.text in MONEY_ACTS and request.method not in _SAFE and _moved(found):
+        log.warning("network_changed", staff_id=found.staff_id, address=request.remote_addr, reason=said.text)
+        return _to_sign_in(asked, replace(found, fault="network"))
     if not (said.polling or request.headers.get(POLL_HEADER)):
         with transaction(installed().engine) as db:
             sessions.touch(db, asked.digest)
     return None
+
+
+def _moved(found: Visit) -> bool:
+    return not same_network(found.address, request.remote_addr or "")
 
 
 def _member(db: Connection, visit: Visit, slug: str) -> Member | None:
@@ -115,12 +126,12 @@ def pin_person(db: Connection, staff_id: UUID) -> None:
 
 def _to_sign_in(asked: ConsoleSession, found: Visit | None) -> Response:
     """To the sign-in page and back: htmx by 401 and HX-Redirect, a browser by 303. A typed note is kept for its author."""
-    if found is not None and found.fault in ("idle", "over"):
+    if found is not None and found.fault in ("idle", "over", "network"):
         kept = _keep_note(asked, found)
         if request.endpoint == KEEP_NOTE:
             # The sign-in page may be open by now: its cookie is left alone.
             return Response(status=204)
-        asked["ended"] = {"kept": kept, "idle": found.fault == "idle"}
+        asked["ended"] = {"kept": kept, "idle": found.fault == "idle", "network": found.fault == "network"}
     elif asked.digest is not None:
         asked.drop_cookie = True
         if found is not None and found.fault == "agent":
@@ -142,25 +153,34 @@ def _page_asked_for() -> str | None:
 
 
 def _keep_note(asked: ConsoleSession, found: Visit) -> str:
-    """Keeps the `note` of a form whose token is that of the session that ran out; returns what to call it."""
+    """Keeps the `note` of a form whose token is that of the session that ran out; returns what to call it.
+
+    Afterwards the request has the content of the door, and its session's row is left as it is.
+    """
     note = request.form.get("note", "").strip()[:LONGEST_NOTE] if request.method == "POST" else ""
     path = known_path(path_of(request.headers.get("Referer")))
+    door = {} if asked.live else dict(asked)
     if not note or not path or asked.digest is None:
+        _back_to_door(asked, door)
         return "Your note" if KEPT in found.content else ""
-    door, asked_content = dict(asked), found.content
+    asked_content = found.content
     asked.adopt(asked_content)
     try:
         validate_csrf(request.form.get("csrf_token"))
     except ValidationError:
         note = ""
     finally:
-        asked.adopt(door)
-        asked.live = False
+        _back_to_door(asked, door)
     if not note:
         return ""
     with transaction(installed().engine) as db:
         sessions.keep_note(db, asked.digest, urlsplit(path).path, note)
     return "Your note"
+
+
+def _back_to_door(asked: ConsoleSession, door: dict[str, Any]) -> None:
+    asked.adopt(door)
+    asked.live = False
 
 
 def _refuse_foreign_origin() -> None:

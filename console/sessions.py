@@ -83,6 +83,7 @@ class Visit:
     now: datetime
     ends_at: datetime
     fault: str
+    address: str
     email: str
     name: str
     theme: str | None
@@ -145,8 +146,8 @@ def visit(db: Connection, digest: bytes, user_agent: str) -> Visit | None:
         return None
     theme = None if row["theme"] == "system" else row["theme"]
     return Visit(
-        row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["email"], row["name"], theme,
-        row["shortcuts"],
+        row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["address"], row["email"],
+        row["name"], theme, row["shortcuts"],
     )  # fmt: skip
 
 
@@ -157,7 +158,7 @@ _VISIT: Final = """
             WHEN s.user_agent_hash <> :agent THEN 'agent'
             WHEN s.created_at + make_interval(hours => :most) <= now() THEN 'over'
             WHEN s.seen_at + make_interval(mins => :idle) <= now() THEN 'idle' ELSE '' END AS fault,
-        p.email, p.name, p.theme, p.shortcuts
+        s.address, p.email, p.name, p.theme, p.shortcuts
     FROM sessions s JOIN staff p ON p.staff_id = s.staff_id WHERE s.session_hash = :h
 """
 

@@ -173,6 +173,10 @@ def _door(form: SignInForm, *, status: int = 200, refused: bool = False) -> Resp
     note = None
     if signed_out:
         note = {"tone": "ok", "strong": "You are signed out.", "text": ""}
+    elif ended and ended.get("network"):
+        kept = f" {ended['kept']} is kept." if ended["kept"] else ""
+        note = {"tone": "info", "strong": "Sign in again before you act on money.",
+                "text": f"Your network is another one than when you signed in. Nothing was done.{kept}"}  # fmt: skip
     elif ended and not ended["idle"]:
         note = {"tone": "info", "strong": "You were signed out.", "text": "A session lasts ten hours. Sign in again."}
     view = {
