@@ -114,7 +114,7 @@ def list_people(slug: str) -> None:
         merchant_id = merchants.merchant_by_slug(db, slug)
         found = rows(db, _LIST, m=merchant_id)
     for row in found:
-        seen = f"{row['last_sign_in_at']:%Y-%m-%d %H:%M} UTC" if row["last_sign_in_at"] else "never"
+        seen = _instant(row["last_sign_in_at"])
         click.echo(f"{row['email']:<40} {row['role']:<8} {'on ' if row['active'] else 'off'} last sign-in {seen}")
 
 
@@ -178,6 +178,30 @@ def new_token(
         )
     click.echo(f"Expires {until:%Y-%m-%d}. It is shown this once:", err=True)
     click.echo(text)
+
+
+@tokens.command("list")
+@click.argument("slug")
+def list_tokens(slug: str) -> None:
+    """List a merchant's tokens, times in UTC. A secret is never shown: the database does not have it."""
+    with _transaction() as db:
+        found = merchants.tokens_of(db, merchants.merchant_by_slug(db, slug))
+    for row in found:
+        click.echo(
+            f"{row['token_id']}  {row['state']:<7}  {row['name']}, {row['channel']}: {' '.join(row['scopes'])};"
+            f" created {_instant(row['created_at'])}, expires {_instant(row['expires_at'])},"
+            f" last used {_instant(row['last_used_at'])}, revoked {_instant(row['revoked_at'])}"
+        )
+
+
+@tokens.command("revoke")
+@click.argument("slug")
+@click.argument("token_id")
+def revoke_token(slug: str, token_id: str) -> None:
+    """Revoke a token for good, by its id. Its next request is refused."""
+    with _transaction() as db:
+        done = merchants.revoke_token(db, merchants.merchant_by_slug(db, slug), token_id)
+    click.echo(f"Token {token_id} is revoked." if done else f"Token {token_id} was revoked before.")
 
 
 @merchant_group.command("send-again")
@@ -265,6 +289,10 @@ def _ask_password(*words: str) -> str:
     if fault:
         raise click.ClickException(fault)
     return str(password)
+
+
+def _instant(at: datetime | None) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "never"
 
 
 def _cap(text: str) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """The web application, and the `flask` commands. This module alone knows ledger, console and jobs.
 
     gunicorn --config console/gunicorn_conf.py 'app:create_app()'
-    flask db migrate · merchants add · staff add|list|disable|enable|password · tokens new · keys new
+    flask db migrate · merchants add · staff add|list|disable|enable|password · tokens new|list|revoke · keys new
     flask jobs run · orders import
 
 Commands find a bare application here (`application`), so that each runs with only the configuration it needs.

@@ -6,10 +6,10 @@ from ipaddress import ip_network
 from uuid import UUID
 from zoneinfo import available_timezones
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from ledger.api_tokens import TokenText, secret_hash
-from ledger.database import first, pin_tenant, run, scalar
+from ledger.database import first, pin_tenant, rows, run, scalar
 from ledger.errors import BadInput, NotFound
 from ledger.ids import uuid7
 
@@ -99,6 +99,28 @@ def add_token(
         now=now, until=now + timedelta(days=days),
     )  # fmt: skip
     return now + timedelta(days=days)
+
+
+def tokens_of(db: Connection, merchant_id: UUID) -> list[RowMapping]:
+    """The merchant's tokens, oldest first: what is known of each but its secret's digest. `state`: live, expired, revoked."""
+    return rows(
+        db, "SELECT token_id, name, channel, scopes, created_at, expires_at, last_used_at, revoked_at,"
+        " CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= now() THEN 'expired' ELSE 'live' END AS state"
+        " FROM api_tokens WHERE merchant_id = :m ORDER BY created_at, token_id", m=merchant_id,
+    )  # fmt: skip
+
+
+def revoke_token(db: Connection, merchant_id: UUID, token_id: str) -> bool:
+    """Revokes a token for good; False when it was revoked before. Raises NotFound when the merchant has none of that id."""
+    done = run(
+        db, "UPDATE api_tokens SET revoked_at = now() WHERE merchant_id = :m AND token_id = :id AND revoked_at IS NULL",
+        m=merchant_id, id=token_id,
+    ) == 1  # fmt: skip
+    if not done and not scalar(
+        db, "SELECT 1 FROM api_tokens WHERE merchant_id = :m AND token_id = :id", m=merchant_id, id=token_id
+    ):
+        raise NotFound("This merchant has no token of that id: see `flask tokens list`.")
+    return done
 
 
 def start_again(db: Connection, merchant_id: UUID) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.database import first, scalar, transaction
+from ledger.database import first, rows, run, scalar, transaction
 from ledger.seals import Sealer
 from tests.stack import Stack
 from tests.web.pages import Browser
-from tests.world import PASSWORD, World
+from tests.world import PASSWORD, World, build_world
 
 Opened = Callable[..., Browser]
 ROOT = Path(__file__).parents[2]
@@ -148,6 +148,31 @@ def test_new_keys_fit_their_processes_and_are_never_the_same(stack: Stack) -> No
 def test_a_password_is_never_an_argument() -> None:
     for command in ("add", "password"):
         assert "--password" not in flask("", "staff", command, "--help")[1]
+
+
+def test_a_token_is_listed_without_its_secret_and_revoked_by_its_id(stack: Stack, world: World) -> None:
+    owner, chat = stack.owner_url, world.chat.token_id
+    with transaction(stack.owner, world.merchant_id) as db:
+        run(db, "UPDATE api_tokens SET last_used_at = '2026-11-29 08:30+00' WHERE token_id = :i", i=chat)
+        secrets = [bytes(row["secret_hash"]) for row in rows(db, "SELECT secret_hash FROM api_tokens")]
+    status, said = flask(owner, "tokens", "list", world.slug)
+    assert status == 0, said
+    [line] = [line for line in said.splitlines() if line.startswith(chat)]
+    assert re.search(r"  live  .*, chat: cases:open cases:read; created 20\d\d-", line)
+    assert line.endswith("last used 2026-11-29 08:30 UTC, revoked never")
+    assert world.chat.secret not in said
+    assert not any(secret.hex() in said for secret in secrets)
+    assert flask(owner, "tokens", "revoke", world.slug, chat) == (0, f"Token {chat} is revoked.\n")
+    with transaction(stack.owner, world.merchant_id) as db:
+        dead = rows(db, "SELECT token_id FROM api_tokens WHERE revoked_at IS NOT NULL")
+    assert [row["token_id"] for row in dead] == [chat]
+    assert flask(stack.console_url, "tokens", "revoke", world.slug, chat) == (0, f"Token {chat} was revoked before.\n")
+    other = build_world(stack, "northwind")
+    status, said = flask(owner, "tokens", "revoke", other.slug, world.warehouse.token_id)
+    assert (status, "no token of that id" in said) == (1, True), said
+    assert re.search(
+        rf"^{chat}  revoked  .*revoked 20\d\d-", flask(owner, "tokens", "list", world.slug)[1], re.MULTILINE
+    )
 
 
 def test_a_policy_is_published_by_two_people_and_never_beside_another(empty: Stack, tmp_path: Path) -> None:
