@@ -87,6 +87,7 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "provider_key": decision.provider_key if decision.approval_id else "",
         "provider_reference": decision.provider_refund_ref or "",
         **_times(decision),
+        "units_now": _units_now(decision),
         "cancel": _cancel(decision),
         "held": _held(db, decision),
         "unknown": _unknown(decision),
@@ -118,9 +119,19 @@ def _times(decision: Decision) -> dict[str, Any]:
     }
 
 
+def _units_now(decision: Decision) -> str:
+    """Where the units are after the refund was called back: with their case while it is open, free once it was rejected."""
+    if decision.state != "withdrawn":
+        return ""
+    if decision.case_open:
+        return "the case still holds its units"
+    return "the units are free again" if decision.case_stage == "rejected" else "the case went on without it"
+
+
 def _cancel(decision: Decision) -> dict[str, Any] | None:
     """The button, while the refund has not left and this person may call it back."""
-    if decision.state != "approved" or decision.due_at is None or not current.may("withdraw"):
+    leaves = decision.state == "approved" and decision.due_at is not None
+    if not (leaves or decision.state == "held") or not current.may("withdraw"):
         return None
     url = url_for("decision.withdraw", intent_id=decision.intent_id)
     return {"url": url, "operation": new_operation(), "until": decision.due_at}

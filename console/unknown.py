@@ -1,6 +1,6 @@
 """Refunds that were sent and whose answer is not known, those a person must settle, and those past their time limit.
 
-Nothing here sends again: the reconciler proves absence first, or a person decides.
+Nothing here sends again: the reconciler proves absence first, or a person compares with the provider's list.
 """
 
 from datetime import timedelta
@@ -25,7 +25,7 @@ blueprint = Blueprint("unknown", __name__, url_prefix="/<merchant_slug>/unknown"
 
 _HAPPENED: Final = {
     "submitting": "being sent now", "unknown": "no clear answer", "pending": "accepted, not settled",
-    "needs_review": "a person decides",
+    "needs_review": "a person compares",
 }  # fmt: skip
 _CODES: Final = {
     "timeout": "no answer in time", "connection": "connection dropped", "worker_gone": "the worker stopped in mid-call",
@@ -161,7 +161,7 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
             return (
                 sent,
                 f"What became of it: {why(outcome.state_reason)}.",
-                "Two people settle it with the provider's own records.",
+                "Nothing is sent again. Compare it with the provider's own list: this version cannot settle it from the console.",
             )
     return (
         sent,

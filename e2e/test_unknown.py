@@ -81,7 +81,7 @@ def test_a_refund_is_called_back_before_it_is_sent_and_never_leaves(office: Offi
     receipt = DecisionPage(tobias, shop).open(refund)
     receipt.cancel_button.click()
     receipt.is_headed("Refund withdrawn").says(
-        "Cancelled at ", "before it was sent. Nothing was paid. The units are free again."
+        "Cancelled at ", "before it was sent. Nothing was paid; the case still holds its units."
     )
     shop.let_go(refund)
     later = shop.proposed()

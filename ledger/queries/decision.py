@@ -22,6 +22,8 @@ class Decision:
     number: int
     case_id: UUID
     case_number: int
+    case_stage: str
+    case_open: bool
     order_ref: str
     customer: str
     merchant_name: str
@@ -63,7 +65,8 @@ class Decision:
 
 
 _DECISION: Final = """
-    SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, o.external_ref AS order_ref,
+    SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, c.stage AS case_stage,
+        c.closed_at IS NULL AS case_open, o.external_ref AS order_ref,
         coalesce(cu.name, '') AS customer, m.name AS merchant_name, i.state, i.state_reason, i.state_at, i.amount_minor,
         i.currency, i.destination_kind, i.destination_brand, i.destination_last4, i.units, i.policy_id,
         i.policy_version, e.n AS entitlement_n, i.route,

@@ -206,7 +206,8 @@ def decision(state: str, **other: Any) -> dict[str, Any]:
         "asked_at": AT, "policy": "apparel@7", "entitlement_version": 2, "approved_by": "Tobias Renk", "approved_at": AT,
         "approval_text": "session", "approval_reference": "P-1", "fingerprint": "7f3a", "fingerprint_short": "7f3a",
         "provider_key": "ob-1", "provider_reference": "", "note": "", "sends_at": AT, "sent_at": AT, "settled_at": AT,
-        "withdrawn_at": AT, "withdrawn_by": "Tobias Renk", "cancel": None, "held": None, "unknown": None, "failure_text": "",
+        "withdrawn_at": AT, "withdrawn_by": "Tobias Renk", "units_now": "the case still holds its units",
+        "cancel": None, "held": None, "unknown": None, "failure_text": "",
         "answer_by": "", "final": state == "succeeded", "poll_url": "/poll",
     } | other  # fmt: skip
 

@@ -2,11 +2,14 @@
 
 import pytest
 
+from ledger.cases import reject
 from ledger.database import transaction
 from ledger.settlement import Refused, Unknown
 from tests import lives
 from tests.database import rows as put
-from tests.web.desk import Desk
+from tests.stack import Stack
+from tests.web.desk import Desk, Opened
+from tests.world import build_world
 
 
 @pytest.fixture
@@ -56,11 +59,38 @@ def test_tobias_calls_a_refund_back_before_it_is_sent(desk: Desk) -> None:
     tobias = desk.at(desk.world.tobias)
     form = tobias.get(desk.refund(intent["intent_id"])).form("/withdrawal")
     page = tobias.submit(form)
-    assert "before it was sent. Nothing was paid." in page.text
+    assert "before it was sent. Nothing was paid; the case still holds its units." in page.text
+    assert "free again" not in page.text
     assert "Tobias Renk" in page.text
     assert "Cancelled at" in tobias.submit(form).text
     assert desk.state(intent["intent_id"]) == "withdrawn"
     assert lives.claim(desk.stack, desk.world) == []
+    assert desk.rows("SELECT reserved_minor FROM captures WHERE merchant_id = :m")[0]["reserved_minor"] == 0
+
+
+def test_after_the_case_is_rejected_the_receipt_says_that_the_units_are_free(desk: Desk) -> None:
+    intent = lives.propose(desk.stack, desk.world)
+    with transaction(desk.stack.console, desk.world.merchant_id) as db:
+        reject(db, desk.world.merchant_id, intent["case_id"], desk.world.priya.actor, "not_our_item")
+    page = desk.at(desk.world.priya).get(desk.refund(intent["intent_id"]))
+    assert "the units are free again" in page.text
+    assert "still holds" not in page.text
+
+
+def test_mara_calls_back_a_refund_that_the_cap_holds(stack: Stack, open_browser: Opened) -> None:
+    desk = Desk(stack, build_world(stack, "tight", cap_minor={"GBP": 1000}), open_browser)
+    intent = lives.propose(desk.stack, desk.world)
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent["intent_id"])
+    assert desk.state(intent["intent_id"]) == "held"
+    reader = desk.at(desk.world.rita).get(desk.refund(intent["intent_id"]))
+    assert not [form for form in reader.forms if "withdrawal" in form.action]
+    mara = desk.at(desk.world.mara)
+    page = mara.get(desk.refund(intent["intent_id"]))
+    assert "Approved, held by the daily cap." in page.text
+    assert "While it is held you can call it back. Cancel before it is sent" in page.text
+    page = mara.submit(page.form("/withdrawal"))
+    assert "before it was sent. Nothing was paid; the case still holds its units." in page.text
+    assert desk.state(intent["intent_id"]) == "withdrawn"
     assert desk.rows("SELECT reserved_minor FROM captures WHERE merchant_id = :m")[0]["reserved_minor"] == 0
 
 

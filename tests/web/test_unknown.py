@@ -42,7 +42,10 @@ def test_what_a_person_has_to_settle_stands_apart(desk: Desk) -> None:
     unknown(desk, person=True)
     page = desk.at(desk.world.jonas).get(desk.url("/unknown/"))
     assert "Every refund that was sent has a clear answer." in page.text
-    assert "Two people settle it with the provider's own records." in page.text
+    assert "Nothing is sent again. Compare it with the provider's own list" in page.text
+    assert "this version cannot settle it from the console" in page.text
+    assert "two people" not in page.text.lower()
+    assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
     assert "Needs a person" in page.text
 
 
