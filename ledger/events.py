@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.canonical import canonical_bytes
-from ledger.database import first, rows, run
+from ledger.database import first, rows, run, scalar
 from ledger.errors import NotFound
 from ledger.ids import uuid7
 from ledger.states import STAGE
@@ -103,11 +103,12 @@ def append(
     """Adds the next event of a locked case; with `move` also changes the intent's state, from and to.
 
     `body` is JSON of strings, integers and lists; amounts are strings. Free text does not go in: it would be in the chain
-    for ever. `stage` is the case's new stage; a move brings its own unless one is given. Raises IntegrityError for a move
+    for ever. `stage` is the case's new stage; a move brings its own unless one is given, but a case of which another
+    refund still waits for its approval stays ready. Raises IntegrityError for a move
     that is not listed, and OperationalError (serialization failure) if the intent is not in the state the move starts from.
     """
     if stage is None and move is not None:
-        stage = STAGE.get(move[1])
+        stage = _stage_after(db, case, intent_id, move[1])
     number = case.head_number + 1
     row = {
         "merchant_id": case.merchant_id, "case_id": case.case_id, "number": number, "event_id": uuid7(), "kind": kind,
@@ -119,6 +120,22 @@ def append(
     run(db, _INSERT, **row | {"body": canonical_bytes(body or {}).decode(), "hash": digest})
     case.head_number, case.head_hash = number, digest
     case.stage = stage or case.stage
+
+
+# Where a refund goes by itself. What a person has to look at shows, whatever else of its case waits.
+_GOES_ON: Final = frozenset({"approved", "held", "submitting", "unknown", "pending"})
+
+
+def _stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state: str) -> str | None:
+    # A case with a proposal is ready, so one in any other stage has none to look for.
+    if case.stage == STAGE["proposed"] and state in _GOES_ON:
+        waits = scalar(
+            db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state = 'proposed' LIMIT 1",
+            m=case.merchant_id, c=case.case_id, i=intent_id,
+        )  # fmt: skip
+        if waits:
+            return case.stage
+    return STAGE.get(state)
 
 
 def event_hash(previous: bytes | None, content: dict[str, Any]) -> bytes:

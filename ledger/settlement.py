@@ -293,10 +293,10 @@ def _owes_more(db: Connection, case: LockedCase, intent: RowMapping) -> bool:
 
 
 def _other_live(db: Connection, case: LockedCase, intent: RowMapping) -> str | None:
-    """The state of the oldest other live intent of the case."""
+    """The state of the other live intent of the case that is least finished: one not approved yet, else the oldest."""
     state: str | None = scalar(
         db, "SELECT state FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state IN ('proposed',"
-        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') ORDER BY number LIMIT 1",
+        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') ORDER BY state <> 'proposed', number LIMIT 1",
         m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
     )  # fmt: skip
     return state
