@@ -282,7 +282,9 @@ def other_intents(rows: CaseRows) -> list[dict[str, Any]]:
             "reference": words.refund_reference(intent.number), "amount_minor": intent.amount_minor, "currency": intent.currency,
             "destination": words.destination(intent.destination_kind, intent.destination_brand, intent.destination_last4),
             "state": intent.state, "url": url_for("decision.show", intent_id=intent.intent_id),
-            "confirm_url": url_for("confirm.show", intent_id=intent.intent_id) if _approvable(intent, rows.head.opened_by) else None,
+            "confirm_url": (
+                url_for("confirm.show", intent_id=intent.intent_id) if _approvable(intent, rows.head.opened_by) else None
+            ),
         }
         for intent in rows.intents
         if main is None or intent.intent_id != main.intent_id

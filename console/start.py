@@ -17,7 +17,7 @@ from settings import Settings
 ROOT: Final = Path(__file__).parents[1]
 ROLE: Final = "onceback_console"
 SHORTEST_SECRET: Final = 32
-_DEFAULTS: Final = ("changeme", "change-me", "secret", "default", "example", "placeholder", "insecure", "xxxx", "12345")
+_DEFAULTS: Final = ("changeme", "change-me", "secret", "default", "example", "placeholder", "insecure")
 
 
 class Refused(RuntimeError):
