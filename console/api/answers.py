@@ -46,6 +46,14 @@ REFUND_SENTENCES: Final = {
     "reversed": "Your refund of {amount} to {to} came back to us from your bank. You do not have the money."
     " We write to you about another way.",
 }
+UNPROVEN_SENTENCE: Final = (
+    "We can tell you more about your refund once we know that the order is yours."
+    " Which e-mail address did you order with?"
+)
+WITHHELD: Final = (
+    "Amounts, times and references are for a proven customer: open the return again as the existing one, from a new"
+    " conversation.reference, with `customer` or conversation.customer_verified."
+)
 OWN_WORDS: Final = {
     "card": "your card",
     "bank": "your bank account",
@@ -55,12 +63,11 @@ OWN_WORDS: Final = {
 
 
 def standing(found: ReturnStanding) -> dict[str, Any]:
-    """The answer of `GET /returns/{number}`: stage in words, the sentence for the customer, what was paid. No person, no note."""
-    paid: dict[str, int] = {}
-    for refund in found.refunds:
-        if refund["state"] == "succeeded":
-            paid[refund["currency"]] = paid.get(refund["currency"], 0) + refund["amount_minor"]
-    return {
+    """The answer of `GET /returns/{number}`: stage in words, the sentence for the customer, what was paid. No person, no note.
+
+    What was paid, when and where to, is for a customer that the channel has proven.
+    """
+    known = {
         "case": f"C-{found.number}",
         "order": found.order_ref,
         "stage": found.stage,
@@ -68,9 +75,18 @@ def standing(found: ReturnStanding) -> dict[str, Any]:
         "to_customer": to_customer(found),
         "lines": [{"line": line, "quantity": quantity} for line, quantity in found.lines],
         "received": found.received,
+        "opened_at": _instant(found.opened_at),
+    }
+    if not found.proven:
+        return {**known, "withheld": WITHHELD}
+    paid: dict[str, int] = {}
+    for refund in found.refunds:
+        if refund["state"] == "succeeded":
+            paid[refund["currency"]] = paid.get(refund["currency"], 0) + refund["amount_minor"]
+    return {
+        **known,
         "paid": [{"amount_minor": minor, "currency": currency} for currency, minor in sorted(paid.items())],
         "refunds": [_refund(refund) for refund in found.refunds],
-        "opened_at": _instant(found.opened_at),
         "closed_at": _instant(found.closed_at),
     }
 
@@ -79,6 +95,8 @@ def to_customer(found: ReturnStanding) -> str:
     """One honest sentence per refund; before there is any, one about the return."""
     if found.stage in CASE_SENTENCES and not any(refund["state"] == "succeeded" for refund in found.refunds):
         return CASE_SENTENCES[found.stage]
+    if not found.proven:
+        return UNPROVEN_SENTENCE
     said = [refund_sentence(refund) for refund in found.refunds]
     return " ".join(said) or CASE_SENTENCES["needs_person"]
 

@@ -67,9 +67,8 @@ SCHEMAS: Final[dict[str, Any]] = {
     "Reported": _object({"case": _CASE, "stage": _STAGE, "stage_words": _TEXT}),
     "Standing": _object({
         "case": _CASE, "order": _TEXT, "stage": _STAGE, "stage_words": _TEXT, "to_customer": _TEXT,
-        "lines": _list(_object({"line": _TEXT, "quantity": _COUNT})), "received": _COUNT, "paid": _list(_object(_MONEY)),
-        "refunds": _list(_REFUND), "opened_at": _INSTANT, "closed_at": {"type": ["string", "null"]},
-    }),
+        "lines": _list(_object({"line": _TEXT, "quantity": _COUNT})), "received": _COUNT, "opened_at": _INSTANT,
+    }, paid=_list(_object(_MONEY)), refunds=_list(_REFUND), closed_at={"type": ["string", "null"]}, withheld=_TEXT),
     "Problem": {
         "type": "object", "required": ["type", "title", "status", "detail", "code", "what_to_do"],
         "properties": {

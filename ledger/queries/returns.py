@@ -11,7 +11,9 @@ from ledger.database import first, rows
 from ledger.errors import NotFound
 
 _CASE: Final = """
-    SELECT c.case_id, c.number, c.stage, c.reason, c.opened_at, c.closed_at, c.received, o.external_ref
+    SELECT c.case_id, c.number, c.stage, c.reason, c.opened_at, c.closed_at, c.received, o.external_ref,
+        EXISTS (SELECT 1 FROM conversations v WHERE v.merchant_id = c.merchant_id AND v.case_id = c.case_id
+            AND v.actor = :actor AND v.customer_verified <> '') AS proven
     FROM cases c JOIN orders o ON o.merchant_id = c.merchant_id AND o.order_id = c.order_id
     WHERE c.merchant_id = :m AND c.number = :n AND (c.opened_by = :actor OR EXISTS (
         SELECT 1 FROM conversations v WHERE v.merchant_id = c.merchant_id AND v.case_id = c.case_id AND v.actor = :actor))
@@ -30,7 +32,8 @@ _REFUNDS: Final = """
 
 @dataclass(frozen=True)
 class ReturnStanding:
-    """One return. `refunds` are its intents but for withdrawn ones, oldest first; amounts in minor units."""
+    """One return. `refunds` are its intents but for withdrawn ones, oldest first; amounts in minor units. `proven`: whether
+    the one who asks has ever proven the customer in a conversation about it (S63)."""
 
     number: int
     stage: str
@@ -41,6 +44,7 @@ class ReturnStanding:
     received: int
     lines: tuple[tuple[str, int], ...]
     refunds: tuple[dict[str, Any], ...]
+    proven: bool
 
 
 def return_of_token(db: Connection, merchant_id: UUID, number: int, actor: str) -> ReturnStanding:
@@ -53,4 +57,5 @@ def return_of_token(db: Connection, merchant_id: UUID, number: int, actor: str) 
     return ReturnStanding(
         case["number"], case["stage"], case["external_ref"], case["reason"], case["opened_at"], case["closed_at"],
         case["received"], tuple((line["line_ref"], line["quantity"]) for line in lines), tuple(dict(row) for row in refunds),
+        case["proven"],
     )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from ledger.api_tokens import mint, secret_hash
 from tests.api.web import web_app
 from tests.emptied import empty
 from tests.stack import Server, Stack, fresh_stack
@@ -68,6 +69,18 @@ def wish(*lines: tuple[str, int], order: str = "A-20417", reference: str = "talk
 
 def fact(answer: TestResponse) -> Any:
     return answer.get_json(force=True)
+
+
+def add_token(stack: Stack, world: World, channel: str, scopes: tuple[str, ...]) -> Token:
+    """Another token of the merchant, put there by its owner."""
+    made, _ = mint("test")
+    with stack.admin() as admin:
+        admin.execute(
+            "INSERT INTO api_tokens (merchant_id, token_id, secret_hash, name, channel, scopes, expires_at)"
+            " VALUES (%s, %s, %s, %s, %s, %s, now() + interval '30 days')",
+            [world.merchant_id, made.token_id, secret_hash(made.secret), channel, channel, list(scopes)],
+        )
+    return Token(made.token_id, made.secret, channel, scopes)
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ from sqlalchemy.exc import OperationalError
 
 from ledger import cases, idempotency
 from ledger.database import transaction
-from tests.api.conftest import Caller, fact, wish
+from tests.api.conftest import Caller, add_token, fact, wish
 from tests.api.paying import paid
-from tests.api.test_tokens import add_token
 from tests.lives import count, race
 from tests.stack import Stack
 from tests.world import Token, World, add_order

@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from console.api.openapi import openapi
 from ledger import api_tokens
 from tests.api.conftest import Caller, fact, wish
+from tests.api.paying import paid
 from tests.api.web import web_app
 from tests.lives import count
 from tests.stack import Server, Stack, fresh_stack
@@ -106,13 +107,16 @@ def test_what_a_channel_really_gets_has_the_shape_described(app: Flask, stack: S
     chat, warehouse = Caller(app, world.chat), Caller(app, world.warehouse)
     opened = chat.post("/returns", wish(("TEE", 1), reference="r-1"))
     case = fact(opened)["case"]
+    proven = fact(chat.open(("LAMP", 1), reference="r-5", customer="C-1001"))["case"]
+    paid(stack, world, proven, ("LAMP", 1))
     answers = {
         ("POST", "/api/v1/returns"): [opened, chat.post("/returns", wish(("TEE", 1), reference="r-2")),
-                                      chat.post("/returns", wish(("TEE", 9), reference="r-3"))],
-        ("GET", "/api/v1/returns/{number}"): [chat.get(f"/returns/{case}")],
+                                      chat.post("/returns", wish(("TEE", 9), reference="r-3")),
+                                      chat.post("/returns", wish(("TEE", 1), reference="r-4", customer="C-1001"))],
+        ("GET", "/api/v1/returns/{number}"): [chat.get(f"/returns/{case}"), chat.get(f"/returns/{proven}")],
         ("POST", "/api/v1/receipts"): [warehouse.post("/receipts", {"case": case, "lines": [{"line": "TEE", "received": 1}]})],
     }  # fmt: skip
-    assert [answer.status_code for found in answers.values() for answer in found] == [201, 409, 409, 200, 201]
+    assert [answer.status_code for found in answers.values() for answer in found] == [201, 409, 409, 409, 200, 200, 201]
     for (method, path), found in answers.items():
         for answer in found:
             schema[path][method].validate_response(answer)

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from flask import Flask
 
 from ledger.database import run, transaction
-from tests.api.conftest import Caller, fact, wish
+from tests.api.conftest import Caller, add_token, fact, wish
 from tests.api.paying import case_id, paid
 from tests.lives import count
 from tests.stack import Stack
@@ -166,7 +167,7 @@ def test_a_line_that_the_order_does_not_have_is_named(chat: Caller) -> None:
 def test_the_chat_reads_how_its_own_return_stands_in_words_for_the_customer(
     chat: Caller, stack: Stack, world: World
 ) -> None:
-    case = fact(chat.open(("LAMP", 1)))["case"]
+    case = fact(chat.open(("LAMP", 1), customer="C-1001"))["case"]
     waiting = fact(chat.get(f"/returns/{case}"))
     assert waiting["stage_words"] == "Waiting for the goods"
     assert waiting["paid"] == []
@@ -182,10 +183,34 @@ def test_the_chat_reads_how_its_own_return_stands_in_words_for_the_customer(
     assert world.priya.name not in str(standing)
 
 
+def test_joining_a_guessed_order_tells_no_more_about_it_until_the_customer_is_proven(
+    chat: Caller, app: Flask, stack: Stack, world: World
+) -> None:
+    case = fact(chat.open(("LAMP", 1), customer="C-1001"))["case"]
+    guesser = Caller(app, add_token(stack, world, "voice", ("cases:open", "cases:read")))
+    assert fact(guesser.open(("LAMP", 1), reference="v-1"))["case"] == case
+    paid(stack, world, case, ("LAMP", 1))
+    told = guesser.get(f"/returns/{case}")
+    assert set(fact(told)) == {
+        "case", "order", "stage", "stage_words", "to_customer", "lines", "received", "opened_at", "withheld"
+    }  # fmt: skip
+    assert not any(known in told.get_data(as_text=True) for known in ("58", "GBP", "4242", "re_", "R-"))
+    assert fact(told)["to_customer"].endswith("Which e-mail address did you order with?")
+    assert fact(chat.get(f"/returns/{case}"))["paid"] == [{"amount_minor": 5800, "currency": "GBP"}]
+
+
+def test_a_channel_that_proves_the_customer_later_reads_on(chat: Caller) -> None:
+    case = fact(chat.open(("LAMP", 1), reference="chat-7"))["case"]
+    assert "paid" not in fact(chat.get(f"/returns/{case}"))
+    again = chat.open(("LAMP", 1), reference="chat-7b", customer="C-1001", relation="existing")
+    assert fact(again)["case"] == case
+    assert fact(chat.get(f"/returns/{case}"))["paid"] == []
+
+
 def test_the_customer_is_not_told_paid_before_the_provider_says_so(chat: Caller, stack: Stack, world: World) -> None:
     from tests.api.paying import approved
 
-    case = fact(chat.open(("LAMP", 1)))["case"]
+    case = fact(chat.open(("LAMP", 1), customer="C-1001"))["case"]
     approved(stack, world, case, ("LAMP", 1))
     standing = fact(chat.get(f"/returns/{case}"))
     assert standing["stage_words"] == "Approved, not sent"

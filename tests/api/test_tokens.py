@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from console.api import bodies
 from ledger.api_tokens import MAX_MISSES, mint, parse_token, secret_hash
-from tests.api.conftest import Caller, fact, wish
+from tests.api.conftest import Caller, add_token, fact, wish
 from tests.api.web import web_app
 from tests.lives import count
 from tests.stack import Stack
@@ -216,15 +216,3 @@ def test_a_minted_token_reads_back_and_shows_no_secret() -> None:
     assert len(token.secret) == 64
     assert len(secret_hash(token.secret)) == 32
     assert parse_token(f"{text}!") is None
-
-
-def add_token(stack: Stack, world: World, channel: str, scopes: tuple[str, ...]) -> Token:
-    """Another token of the merchant, put there by its owner."""
-    made, _ = mint("test")
-    with stack.admin() as admin:
-        admin.execute(
-            "INSERT INTO api_tokens (merchant_id, token_id, secret_hash, name, channel, scopes, expires_at)"
-            " VALUES (%s, %s, %s, %s, %s, %s, now() + interval '30 days')",
-            [world.merchant_id, made.token_id, secret_hash(made.secret), channel, channel, list(scopes)],
-        )
-    return Token(made.token_id, made.secret, channel, scopes)

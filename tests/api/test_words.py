@@ -23,7 +23,7 @@ def refund(state: str, **changes: Any) -> dict[str, Any]:
 
 
 def case(stage: str, *refunds: dict[str, Any]) -> ReturnStanding:
-    return ReturnStanding(20001, stage, "A-1", "size", AT, None, 1, (("TEE", 1),), refunds)
+    return ReturnStanding(20001, stage, "A-1", "size", AT, None, 1, (("TEE", 1),), refunds, True)
 
 
 @pytest.mark.parametrize("state", STATES)
