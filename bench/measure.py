@@ -39,7 +39,7 @@ class Result:
         mark = "" if self.mark is None else f"  mark ≥ {self.mark} {'met' if self.ratio >= self.mark else 'MISSED'}"
         return (
             f"  {self.name:<44} {self.value:>9,.0f} {self.unit} ({spread})\n"
-            f"    against {self.against:<34} {self.against_value:>9,.0f} {self.unit} ({other})   ratio {self.ratio:.2f}{mark}"
+            f"    against {self.against:<34} {self.against_value:>9,.0f} {self.unit} ({other})   ratio {self.ratio:.4f}{mark}"
         )
 
 
