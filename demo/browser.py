@@ -66,7 +66,7 @@ def ensure() -> Path:
 def _install_from_distribution() -> None:
     print("Installing Chromium from the system's packages ...", flush=True)
     _run(["apt-get", "update"])
-    _run(["apt-get", "install", "--yes", "--no-install-recommends", "chromium"])
+    _run(["apt-get", "install", "--yes", "--no-install-recommends", "chromium", "fonts-liberation"])
 
 
 def _run(command: list[str]) -> None:
