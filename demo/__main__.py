@@ -60,11 +60,13 @@ def run(options: argparse.Namespace) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
+    unfinished = FOLDER.exists() and not marker(FOLDER).exists()
     stack = LocalStack(FOLDER, options.web_port, options.provider_port, say=say)
+    if unfinished:
+        say("The last seeding did not end, so it starts over")
+        forget(FOLDER)
+        stack = LocalStack(FOLDER, options.web_port, options.provider_port, say=say)
     try:
-        if FOLDER.exists() and not marker(FOLDER).exists():
-            say("The last seeding did not end, so it starts over")
-            forget(FOLDER)
         stack.start_database()
         stack.start_provider()
         seed(stack, say)

@@ -53,10 +53,10 @@ class LocalStack:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.postgres = EmbeddedPostgres(self.folder / "postgres")
         self.web_port = _port(self.web_port, "web")
         self.provider_port = _port(self.provider_port, "provider")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.postgres = EmbeddedPostgres(self.folder / "postgres")
         self.secrets = _secrets(self.folder / "secrets.json", self.merchants)
 
     @property
