@@ -226,6 +226,8 @@ def _no_intent(rows: CaseRows) -> str:
         return "The case was rejected."
     if rows.head.blocked:
         return "None is proposed while the figures of the order are in question."
+    if _may_ask_again(rows):
+        return "Money is owed and nothing asks for it now: ask for approval of it."
     return "One is proposed by itself when an amount is owed."
 
 

@@ -95,13 +95,14 @@ def ask_page(found: OrderAtCounter, form: Form, facts: dict[str, Any]) -> dict[s
 
 def _known_case(case: dict[str, Any], units_text: str) -> dict[str, Any]:
     url = url_for("case.show", case_id=case["case_id"])
-    return {"reference": case["case"], "url": url, "opened_at": case["opened_at"], "channel": words.channel(case["channel"]),
-            "units_text": units_text, "badge": words.case_badge(case["stage"])}  # fmt: skip
+    return {"reference": case["case"], "url": url, "what": "opened", "at": case["opened_at"],
+            "channel": words.channel(case["channel"]), "units_text": units_text,
+            "badge": words.case_badge(case["stage"])}  # fmt: skip
 
 
 def _known_refund(refund: dict[str, Any], lines: set[str]) -> dict[str, Any]:
     url = url_for("case.show", case_id=refund["case_id"])
-    return {"reference": words.case_reference(refund["case_number"]), "url": url, "opened_at": refund["state_at"],
+    return {"reference": words.case_reference(refund["case_number"]), "url": url, "what": "refunded", "at": refund["state_at"],
             "channel": words.channel(refund["channel"]), "units_text": words.units(_spans(refund, lines)),
             "badge": {"state": refund["state"], "text": ""}}  # fmt: skip
 

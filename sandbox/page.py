@@ -23,6 +23,7 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; vertical-align: top;
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } code { font-size: .85rem; }
 form { margin: .5rem 0; } form.row { display: flex; flex-wrap: wrap; gap: .75rem; align-items: end; }
 label { display: flex; flex-direction: column; font-size: .85rem; } input, select { font: inherit; padding: .2rem; }
+label, select { max-width: 100%; }
 button { font: inherit; padding: .25rem .8rem; } td form { display: inline-block; margin: 0 .4rem .25rem 0; }
 td button { font-size: .85rem; padding: 0 .5rem; } .wide { overflow-x: auto; }
 """

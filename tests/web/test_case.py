@@ -214,6 +214,9 @@ def test_a_held_refund_is_called_back_from_its_case(desk: Desk) -> None:
     page = tobias.submit(page.form("/withdrawal"))
     assert "before it was sent. Nothing was paid." in page.text
     assert desk.state(intent["intent_id"]) == "withdrawn"
+    page = tobias.get(desk.case(intent["case_id"]))
+    assert "No refund is under way." in page.text
+    assert "Money is owed and nothing asks for it now: ask for approval of it." in page.text
 
 
 def test_the_case_leads_on_to_the_next_ready_one(desk: Desk) -> None:

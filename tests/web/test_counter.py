@@ -103,6 +103,15 @@ def test_the_existing_request_is_joined_when_the_customer_says_so(desk: Desk) ->
     assert desk.count("cases") == 1
 
 
+def test_a_unit_that_was_paid_is_asked_about_as_refunded_and_not_as_opened(desk: Desk) -> None:
+    intent = lives.propose(desk.stack, desk.world, (("TEE", 1),))
+    desk.pay(intent["intent_id"])
+    priya, form = at_order(desk)
+    page = priya.submit(form, status=409, quantity_1="1", reason="size")
+    assert "C-20001, refunded" in page.text
+    assert "C-20001, opened" not in page.text
+
+
 def test_a_refused_second_attempt_says_what_was_paid_when_to_whom_and_by_whom(desk: Desk) -> None:
     intent = lives.propose(desk.stack, desk.world, (("LAMP", 1),))
     desk.pay(intent["intent_id"])
