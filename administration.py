@@ -307,7 +307,8 @@ def _settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        wrong = ", ".join(
-            sorted({str(fault["loc"][0]).upper() if fault["loc"] else "a value" for fault in error.errors()})
-        )
-        raise click.ClickException(f"The configuration is not complete: check {wrong}.") from None
+        wrong = {
+            f"check {str(fault['loc'][0]).upper()}" if fault["loc"] else fault["msg"].removeprefix("Value error, ")
+            for fault in error.errors()
+        }
+        raise click.ClickException(f"The configuration is not complete: {'; '.join(sorted(wrong))}.") from None

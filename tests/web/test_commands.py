@@ -115,6 +115,15 @@ def test_a_database_that_is_away_and_a_missing_address_are_said(stack: Stack) ->
     assert "DATABASE_URL is not an address" in flask("", "staff", "list", "harbour")[1]
 
 
+def test_an_address_that_production_lacks_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flask", "db", "migrate"], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env={"PATH": "/usr/bin:/bin", "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "Error: The configuration is not complete: PUBLIC_ORIGIN must be https in production.\n"
+
+
 def test_a_new_password_ends_the_sessions_of_the_old(open_browser: Opened, stack: Stack, world: World) -> None:
     priya = open_browser()
     priya.sign_in(world.priya)
