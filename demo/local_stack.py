@@ -21,7 +21,7 @@ from typing import Any, Self
 import requests
 
 from demo.postgres import EmbeddedPostgres
-from demo.roles import CONSOLE, OWNER, WORKER, prepare
+from demo.roles import CONSOLE, OWNER, WORKER, prepare, roles_exist
 from ledger.migrations.run import migrate
 from ledger.seals import Sealer, new_key
 from sandbox.client import SandboxClient
@@ -80,7 +80,13 @@ class LocalStack:
         """Starts PostgreSQL, makes the roles and migrates."""
         self.say("Starting the database")
         self.postgres.start()
-        self.role_urls = prepare(self.postgres.admin_url, DATABASE, self.folder / "role-passwords.json")
+        passwords = self.folder / "role-passwords.json"
+        if os.environ.get("DATABASE_URL") and not passwords.exists() and roles_exist(self.postgres.admin_url):
+            raise StackError(
+                "DATABASE_URL names a server that has Onceback's roles already, so it may be a real one: "
+                "unset it, or name an empty server."
+            )
+        self.role_urls = prepare(self.postgres.admin_url, DATABASE, passwords)
         migrate(self.role_urls[OWNER])
 
     def start_provider(self) -> None:

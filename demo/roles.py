@@ -51,6 +51,18 @@ def prepare(admin_url: str, database: str, passwords: Path = DEFAULT_PASSWORDS) 
     return {role: _address(admin, role, secret[role], database) for role in ROLES}
 
 
+def roles_exist(admin_url: str) -> bool:
+    """Whether the server has one of the roles already. Raises PostgresError when it does not answer."""
+    try:
+        with _connect(make_url(admin_url)) as connection:
+            found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = ANY(%s)", [list(ROLES)]).fetchone()
+    except psycopg.Error as refused:
+        raise PostgresError(
+            f"The server of DATABASE_URL does not answer: {str(refused).strip().splitlines()[0]}"
+        ) from None
+    return found is not None
+
+
 def _address(admin: URL, role: str, password: str, database: str) -> str:
     url = admin.set(drivername="postgresql+psycopg", username=role, password=password, database=database)
     return url.render_as_string(hide_password=False)
