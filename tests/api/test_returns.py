@@ -194,7 +194,9 @@ def test_joining_a_guessed_order_tells_no_more_about_it_until_the_customer_is_pr
     assert set(fact(told)) == {
         "case", "order", "stage", "stage_words", "to_customer", "lines", "received", "opened_at", "withheld"
     }  # fmt: skip
-    assert not any(known in told.get_data(as_text=True) for known in ("58", "GBP", "4242", "re_", "R-"))
+    # The id of the case and its time may hold any digits by chance.
+    words = str({name: value for name, value in fact(told).items() if name not in ("case", "opened_at")})
+    assert not any(known in words for known in ("58", "GBP", "4242", "re_", "R-"))
     assert fact(told)["to_customer"].endswith("Which e-mail address did you order with?")
     assert fact(chat.get(f"/returns/{case}"))["paid"] == [{"amount_minor": 5800, "currency": "GBP"}]
 
