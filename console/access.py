@@ -26,11 +26,17 @@ from console.installation import installed
 from ledger.database import first, transaction
 from ledger.errors import NotAllowed, NotFound
 
-ROLE_TEXTS: Final = {"reader": "Reader", "desk": "Returns desk", "manager": "Manager", "admin": "Admin"}
+ROLE_TEXTS: Final = {
+    "reader": "Reader",
+    "desk": "Returns desk",
+    "manager": "Manager",
+    "finance": "Finance",
+    "admin": "Admin",
+}
 
 # SECURITY §2, for what exists. Absent = no. An admin keeps people and sees no customer.
 _EVERYONE = frozenset(ROLE_TEXTS)
-_READS = frozenset({"reader", "desk", "manager"})
+_READS = frozenset({"reader", "desk", "manager", "finance"})
 _WORKS = frozenset({"desk", "manager"})
 PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "see_cases": _READS,

@@ -22,6 +22,9 @@ PEOPLE: Final = (
     DemoPerson("tobias@hollowbrook.example", "Tobias Renk", "desk", "returns desk"),
     DemoPerson("jonas@hollowbrook.example", "Jonas Okonjo", "manager", "manager"),
     DemoPerson("mara@hollowbrook.example", "Mara Velthuis", "manager", "manager"),
+    DemoPerson(
+        "farah@hollowbrook.example", "Farah Osei", "finance", "finance: settles with evidence, approves nothing"
+    ),
     DemoPerson("noor@hollowbrook.example", "Noor El-Baz", "reader", "may look, not act"),
     DemoPerson("ada@hollowbrook.example", "Ada Lindqvist", "admin", "people and sessions"),
 )

@@ -12,7 +12,7 @@ from ledger.database import first, run, scalar
 from ledger.errors import BadInput, NotFound
 from ledger.ids import uuid7
 
-ROLES = ("reader", "desk", "manager", "admin")
+ROLES = ("reader", "desk", "manager", "finance", "admin")
 
 
 def add_person(db: Connection, merchant_id: UUID, *, email: str, name: str, role: str, password_hash: str) -> UUID:

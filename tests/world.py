@@ -29,6 +29,7 @@ NAMES = (
     ("tobias", "Tobias Renk", "desk"),
     ("jonas", "Jonas Okonjo", "manager"),
     ("mara", "Mara Velthuis", "manager"),
+    ("farah", "Farah Osei", "finance"),
     ("rita", "Rita Reader", "reader"),
     ("ada", "Ada Admin", "admin"),
 )
@@ -79,6 +80,7 @@ class World:
     tobias: Person
     jonas: Person
     mara: Person
+    farah: Person
     rita: Person
     ada: Person
     chat: Token

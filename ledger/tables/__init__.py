@@ -6,10 +6,25 @@ the two. Checks, triggers, policies and grants are in the statements only.
 
 from typing import Any
 
-from ledger.tables import cases, intents, orders, registry, work
+from ledger.tables import (
+    brakes,
+    cases,
+    intents,
+    orders,
+    outside,
+    payments,
+    reconciliation,
+    recovery,
+    registry,
+    review,
+    work,
+)
 from ledger.tables.base import metadata
 
-__all__ = ["cases", "compared", "intents", "metadata", "orders", "registry", "same_default", "work"]
+__all__ = [
+    "brakes", "cases", "compared", "intents", "metadata", "orders", "outside", "payments", "reconciliation", "recovery",
+    "registry", "review", "same_default", "work",
+]  # fmt: skip
 
 
 def compared(_thing: Any, name: str | None, kind: str, _reflected: bool, _other: Any) -> bool:

@@ -23,7 +23,7 @@ Opened = Callable[..., Browser]
 MATRIX: Final = Path(__file__).with_name("matrix.txt")
 FOUND: Final = Path(__file__).parents[2] / "build" / "matrix.txt"
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-ROLES: Final = ("reader", "desk", "manager", "admin")
+ROLES: Final = ("reader", "desk", "manager", "finance", "admin")
 
 
 def example(rule: Rule) -> dict[str, Any]:
@@ -91,7 +91,13 @@ def test_every_view_takes_whom_the_matrix_says_and_nobody_else(
 ) -> None:
     """`in`: the view is reached; `door`: sent to sign in; else the status. `other` is a manager of another merchant."""
     lantern = build_world(stack, "lantern")
-    people = {"reader": world.rita, "desk": world.priya, "manager": world.mara, "admin": world.ada}
+    people = {
+        "reader": world.rita,
+        "desk": world.priya,
+        "manager": world.mara,
+        "finance": world.farah,
+        "admin": world.ada,
+    }
     who = {role: visitor(open_browser, people[role], world.slug) for role in ROLES}
     who["other"] = visitor(open_browser, lantern.mara, lantern.slug)
     who["nobody"] = visitor(open_browser, None, world.slug)

@@ -35,11 +35,11 @@ def test_an_admin_sees_who_works_here_and_nobody_of_another_merchant(
     build_world(stack, "lantern")
     at_desk(open_browser, world.priya)
     page = at_desk(open_browser, world.ada).get(f"/{world.slug}/people")
-    assert "6 people" in page.text
+    assert "7 people" in page.text
     assert "Priya Raman" in page.text
     assert "lantern.example" not in page.text
     assert "Returns desk" in page.text
-    assert page.text.count("never") == 4
+    assert page.text.count("never") == 5
 
 
 def test_switching_a_leaver_off_ends_their_sessions_at_the_next_click(

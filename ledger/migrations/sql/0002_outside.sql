@@ -1,0 +1,1 @@
+-- What others do at the provider: refunds made there by hand, disputes.

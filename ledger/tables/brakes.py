@@ -1,0 +1,1 @@
+"""Limits of people, pause, shadow, automatic approval."""
