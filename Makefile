@@ -61,6 +61,7 @@ lock: $(UV)
 	$(COMPILE) pyproject.toml --extra local --group dev --output-file requirements-dev.lock
 	$(COMPILE) pyproject.toml --extra local --constraint requirements-dev.lock --output-file requirements.lock
 	$(COMPILE) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+	$(COMPILE) bench/peers/requirements.in --output-file bench/peers/requirements.lock
 
 $(UV):
 	$(PYTHON) -m venv build/lock
