@@ -18,7 +18,8 @@ from ledger.caps import today
 from ledger.errors import WrongState
 from ledger.intents import cancel_before_send
 from ledger.queries.caps import business_day
-from ledger.queries.decision import Decision, read_decision, read_refusal
+from ledger.queries.decision import Answer, Decision, read_answer, read_decision
+from ledger.refusals import SITUATIONS, Situation, after_nothing, situation
 
 blueprint = Blueprint("decision", __name__, url_prefix="/<merchant_slug>/refunds")
 
@@ -91,7 +92,7 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "cancel": _cancel(decision),
         "held": _held(db, decision),
         "unknown": _unknown(decision),
-        "failure_text": _failure(db, decision),
+        "answer": _answer(decision, read_answer(db, current.merchant_id, decision.intent_id)),
         "answer_by": "",
         "final": decision.state not in _MOVES,
         "poll_url": url_for("decision.show", intent_id=decision.intent_id),
@@ -162,10 +163,31 @@ def _unknown(decision: Decision) -> dict[str, Any] | None:
     return {"sent_at": decision.sent_at, "next_check_at": decision.due_at if decision.state == "unknown" else None}
 
 
-def _failure(db: Connection, decision: Decision) -> str:
-    if decision.state != "failed":
-        return ""
-    return read_refusal(db, current.merchant_id, decision.intent_id) or why(decision.state_reason)
+def _answer(decision: Decision, answer: Answer | None) -> dict[str, str] | None:
+    """What came of the refund in staff's words: {text, then, words}; the provider's own words are quoted, never relied on."""
+    row = _situation(decision, answer)
+    if row is None:
+        return None
+    refused = decision.state == "failed" and answer is not None and answer.outcome == "refused"
+    return {"text": row.sentence, "then": row.then, "words": answer.detail if refused and answer else ""}
+
+
+def _situation(decision: Decision, answer: Answer | None) -> Situation | None:
+    """The row of ledger.refusals for the state of a refund that has left; None where the state says it all."""
+    match decision.state:
+        case "failed" | "reversed":
+            return after_nothing(decision.state_reason, paid=decision.state == "reversed")
+        case "needs_review":
+            return situation("review", decision.state_reason)
+        case "unknown":
+            return situation("unknown", decision.state_reason)
+        case "pending":
+            code = (answer.detail or answer.status) if answer else ""
+            return situation("pending", f"pending:{code}")
+        case "submitting" if answer is not None and answer.outcome == "not_accepted":
+            stopped = SITUATIONS.get(answer.code)
+            return situation("stopped" if stopped and stopped.becomes == "stopped" else "later", answer.code)
+    return None
 
 
 def _already(decision: Decision) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ Nothing here defaults to "nothing happened": what is not named is unknown.
 import random
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import requests
@@ -13,6 +14,7 @@ import stripe
 import urllib3
 
 from jobs.stripe_amounts import from_provider
+from ledger.refusals import refusal_code
 from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
 
 REFUND_REF: Final = re.compile(r"(re|pyr)_[A-Za-z0-9_]{1,70}")
@@ -27,6 +29,8 @@ CREDENTIAL_SECONDS: Final = 60
 # 4xx that say nothing about whether the request was carried out, or that are the provider's own trouble.
 _NOT_ABOUT_THE_REQUEST: Final = frozenset((408, 409, 424, 425, 499))
 _REFUSING_TYPES: Final = frozenset(("invalid_request_error", "card_error"))
+# Refusals that are about our credential and would meet every other refund alike: they stop the merchant as 401 does.
+_OF_THE_CREDENTIAL: Final = frozenset(("livemode_mismatch", "api_key_expired", "platform_api_key_expired"))
 
 
 class Unreadable(ValueError):
@@ -55,7 +59,14 @@ def read_refund(answer: Any) -> ProviderRefund:
         intent_id=_text(metadata.get("onceback_intent"), 80) if isinstance(metadata, Mapping) else "",
         failure_reason=_text(body.get("failure_reason"), 80),
         reference=_bank_reference(body.get("destination_details")),
+        pending_reason=_text(body.get("pending_reason"), 40),
+        created_at=_instant(body.get("created")),
     )
+
+
+def _instant(value: Any) -> datetime | None:
+    """A time in Unix seconds; None for what is none. It is shown, and nothing is decided by it."""
+    return datetime.fromtimestamp(value, UTC) if type(value) is int and 0 <= value < 1 << 33 else None
 
 
 def _id(value: Any) -> str:
@@ -103,8 +114,11 @@ def failed_call(error: stripe.StripeError, attempt_no: int) -> Refused | NotAcce
         case 429:
             wait = backoff(RATE_SECONDS, attempt_no)
             return NotAccepted(code or "rate_limit", detail, wait, status, request)
+        case 400 | 404 if code in _OF_THE_CREDENTIAL:
+            return NotAccepted(code, detail, CREDENTIAL_SECONDS, status, request, stops_merchant=True)
         case _ if 400 <= status < 500 and status not in _NOT_ABOUT_THE_REQUEST and kind in _REFUSING_TYPES:
-            return Refused(code or _text(said.get("message_code"), 60) or kind, detail, status, request)
+            param, message_code = _text(said.get("param"), 60), _text(said.get("message_code"), 60)
+            return Refused(refusal_code(code, param, message_code, kind), detail, status, request)
     return Unknown(code or kind, detail, status, request)
 
 

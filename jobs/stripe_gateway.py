@@ -233,7 +233,7 @@ def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
     wrong = mismatch(asked, refund)  # type: ignore[arg-type]
     if wrong:
         return Unknown(
-            "answer_differs", f"{wrong} differs from what was asked for", status, request_ref, needs_person=True,
+            f"differs:{wrong}", f"{wrong} differs from what was asked for", status, request_ref, needs_person=True,
             refund_ref=refund.refund_ref, refund_status=refund.status,
         )  # fmt: skip
     return Confirmed(refund, status, request_ref)

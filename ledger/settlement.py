@@ -6,7 +6,7 @@ order lines, the capture and the cap day, in that order.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, assert_never
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from ledger.database import run, scalar
 from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.outbox import give_to_person, mark_unknown, raise_alarm
+from ledger.refusals import situation
 from ledger.reservation import let_go, release_lines, transfer
 from ledger.states import STAGE
 
@@ -34,7 +35,10 @@ PENDING_LOOK_SECONDS: Final = (60, 300, 900, 3600)
 
 @dataclass(frozen=True)
 class ProviderRefund:
-    """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank."""
+    """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank.
+
+    `intent_id` is what its metadata calls ours, "" when it carries no mark of ours.
+    """
 
     refund_ref: str
     status: str
@@ -45,6 +49,8 @@ class ProviderRefund:
     intent_id: str
     failure_reason: str = ""
     reference: str = ""
+    pending_reason: str = ""
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,7 @@ def record_outcome(
             apply_refund(db, case, intent, outcome.refund)
         case Refused():
             fail(db, case, intent, outcome.code)
+            _follow_refusal(db, intent, attempt_no, outcome)
         case NotAccepted():
             _turned_away(db, case, intent, outcome)
         case Unknown():
@@ -125,6 +132,24 @@ def record_outcome(
         case _:
             assert_never(outcome)
     return True
+
+
+# A hint of our own, worked like one of the provider's: somebody acted elsewhere, so the payment is read again.
+_REREAD: Final = """
+    INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, payment_intent_ref, created_at, body_digest)
+    VALUES (:m, :ref, 'onceback.reread', :charge, :payment, now(), :digest) ON CONFLICT DO NOTHING
+"""
+
+
+def _follow_refusal(db: Connection, intent: RowMapping, attempt_no: int, outcome: Refused) -> None:
+    """What a refusal asks for beside giving everything back: an alarm when it is a fault of ours, another look at the payment."""
+    row = situation("refused", outcome.code)
+    if row.alarm:
+        text = f"R-{intent['number']} was refused: {outcome.code}"
+        raise_alarm(db, intent["merchant_id"], row.alarm, intent["intent_id"], text[:300])
+    if row.reread:
+        run(db, _REREAD, m=intent["merchant_id"], ref=f"own_{intent['intent_id']}_{attempt_no}", charge=intent["charge_ref"],
+            payment=intent["payment_intent_ref"], digest=bytes(32))  # fmt: skip
 
 
 def _moved(intent: RowMapping, state: str) -> RowMapping:
@@ -148,7 +173,9 @@ def _leave_unknown(db: Connection, case: LockedCase, intent: RowMapping, outcome
     mark_unknown(db, case, intent, outcome.code)
     if outcome.needs_person:
         text = f"R-{intent['number']}: {outcome.detail}"[:300]
-        raise_alarm(db, case.merchant_id, outcome.code, intent["intent_id"], text)
+        raise_alarm(
+            db, case.merchant_id, situation("review", outcome.code).alarm or outcome.code, intent["intent_id"], text
+        )
         give_to_person(db, case, _moved(intent, "unknown"), outcome.code)
 
 
@@ -173,7 +200,7 @@ def _columns(outcome: Outcome) -> dict[str, str | None]:
         case Confirmed():
             refund = outcome.refund
             return {"outcome": "confirmed", "refund_ref": refund.refund_ref, "refund_status": refund.status, "code": "",
-                    "detail": ""}  # fmt: skip
+                    "detail": refund.pending_reason}  # fmt: skip
         case Refused() | NotAccepted():
             name = "refused" if isinstance(outcome, Refused) else "not_accepted"
             return {"outcome": name, "refund_ref": None, "refund_status": None, "code": outcome.code[:80],

@@ -133,6 +133,13 @@ def server_error(status: int = 500, *, kept: bool = True) -> ProviderError:
     )
 
 
+def refusal_asked_for(status: int, error: dict[str, Any], *, kept: bool) -> ProviderError:
+    """Any error body there is: ``error`` as Stripe words it, ``type`` and ``message`` at least."""
+    kind, message = str(error.get("type", "invalid_request_error")), str(error.get("message", "Refused, as asked for."))
+    rest = {name: value for name, value in error.items() if name not in ("type", "message")}
+    return ProviderError(message, status=status, kind=kind, kept=kept, **rest)
+
+
 def amount_digits(amount_minor: int, currency: str) -> str:
     """``1,000.00``, ``500``: minor units with the currency's decimals."""
     if currency in ZERO_DECIMAL:

@@ -30,6 +30,7 @@ KINDS: dict[str, dict[str, str]] = {
         "error_500_before": "500 without acting, kept under the key",
         "error_500_after": "acts, then answers 500, kept under the key",
         "lock_timeout": "429 lock_timeout, nothing done",
+        "refuse": "does nothing, answers options.status (400) with options.error, kept under the key unless options.kept is false",
     },
     "state": {
         "refund_pending": "the refund made is pending (options.pending_reason)",

@@ -184,6 +184,10 @@ class Provider:
             try:
                 if fault and fault.kind == "error_500_before":
                     raise errors.server_error()
+                if fault and fault.kind == "refuse":
+                    asked = fault.options
+                    status, keep = int(asked.get("status", 400)), bool(asked.get("kept", True))
+                    raise errors.refusal_asked_for(status, dict(asked.get("error", {})), kept=keep)
                 body, status = served.run(db, call), 200
                 expand(db, call.account, body, call.params.get("expand", []))
                 if fault:

@@ -154,13 +154,23 @@ def read_tries(db: Connection, merchant_id: UUID, intent_id: UUID) -> list[Try]:
     return [Try(**row) for row in rows(db, _TRIES, m=merchant_id, i=intent_id)]
 
 
-_REFUSAL: Final = """
-    SELECT r.code, r.detail FROM attempt_results r WHERE r.merchant_id = :m AND r.intent_id = :i AND r.outcome = 'refused'
-    ORDER BY r.attempt_no DESC LIMIT 1
+@dataclass(frozen=True)
+class Answer:
+    """The last thing the provider said about a refund: `outcome` of the attempt, our `code`, its own words in `detail`."""
+
+    outcome: str
+    code: str
+    detail: str
+    status: str
+
+
+_ANSWER: Final = """
+    SELECT r.outcome, r.code, r.detail, coalesce(r.refund_status, '') AS status FROM attempt_results r
+    WHERE r.merchant_id = :m AND r.intent_id = :i ORDER BY r.attempt_no DESC LIMIT 1
 """
 
 
-def read_refusal(db: Connection, merchant_id: UUID, intent_id: UUID) -> str:
-    """The provider's own words for refusing, or "" when it named none."""
-    row = first(db, _REFUSAL, m=merchant_id, i=intent_id)
-    return str(row["detail"] or row["code"]) if row else ""
+def read_answer(db: Connection, merchant_id: UUID, intent_id: UUID) -> Answer | None:
+    """The result of the newest attempt that has one."""
+    row = first(db, _ANSWER, m=merchant_id, i=intent_id)
+    return Answer(**row) if row else None

@@ -32,7 +32,7 @@ def test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_
     sale = desk.sold(40_00, 70_00, currency="USD", payments=[held])
     desk.sandbox.clear_requests()
     one = desk.approved(sale, ("L1", 1))
-    refused(desk, one, "invalid_request_error")
+    refused(desk, one, "not_refundable_as_it_stands")
     assert "uncaptured" in said(desk, one)
     assert [call["path"] for call in desk.calls("POST", "/v1/")] == ["/v1/refunds"]
     money = desk.sandbox.money(held.payment_intent)
@@ -46,7 +46,7 @@ def test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_as
     held = desk.authorised(95_00, "USD")
     sale = desk.sold(22_00, 73_00, currency="USD", payments=[held])
     one = desk.approved(sale, ("L1", 1))
-    refused(desk, one, "invalid_request_error")
+    refused(desk, one, "not_refundable_as_it_stands")
     assert desk.at_provider(f"payment_intents/{held.payment_intent}/capture")["amount_received"] == 95_00
     desk.told()
     assert "moved" not in desk.hear()

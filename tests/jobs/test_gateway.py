@@ -34,10 +34,10 @@ FAULTS: list[tuple[str, dict[str, Any], type[Outcome], str, int]] = [
     ("error_503", {}, Unknown, "api_error", 0),
     ("error_500_before", {}, Unknown, "api_error", 0),
     ("error_500_after", {}, Unknown, "api_error", 1),
-    ("wrong_amount", {}, Unknown, "answer_differs", 1),
-    ("wrong_answer", {"fields": {"currency": "eur"}}, Unknown, "answer_differs", 1),
-    ("wrong_answer", {"fields": {"charge": "ch_other"}}, Unknown, "answer_differs", 1),
-    ("wrong_answer", {"fields": {"metadata": {}}}, Unknown, "answer_differs", 1),
+    ("wrong_amount", {}, Unknown, "differs:amount", 1),
+    ("wrong_answer", {"fields": {"currency": "eur"}}, Unknown, "differs:currency", 1),
+    ("wrong_answer", {"fields": {"charge": "ch_other"}}, Unknown, "differs:charge", 1),
+    ("wrong_answer", {"fields": {"metadata": {}}}, Unknown, "differs:metadata", 1),
     ("wrong_answer", {"fields": {"id": "../x"}}, Unknown, "unreadable_answer", 1),
     ("wrong_answer", {"fields": {"object": "charge"}}, Unknown, "unreadable_answer", 1),
     ("wrong_answer", {"fields": {"amount": "2490"}}, Unknown, "unreadable_answer", 1),
@@ -69,7 +69,7 @@ def test_a_fault_is_one_of_the_four_outcomes_and_never_releases_by_default(
         assert outcome.stops_merchant == (outcome.http_status in (401, 403))
         assert outcome.retry_after_seconds >= 1
     if isinstance(outcome, Unknown):
-        assert outcome.needs_person == (code == "answer_differs")
+        assert outcome.needs_person == code.startswith("differs:")
 
 
 @pytest.mark.parametrize("status", ["succeeded", "pending", "requires_action", "failed"])
@@ -94,7 +94,7 @@ def refusals(sandbox: Running) -> list[tuple[str, dict[str, Any]]]:
     return [
         ("charge_already_refunded", request_for(gone, 100)),
         ("charge_disputed", request_for(disputed, 100)),
-        ("invalid_request_error", request_for(fresh, 101)),
+        ("amount_not_accepted", request_for(fresh, 101)),
         ("resource_missing", request_for({**fresh, "charge": "ch_nobody"}, 1)),
     ]
 

@@ -207,7 +207,8 @@ def decision(state: str, **other: Any) -> dict[str, Any]:
         "approval_text": "session", "approval_reference": "P-1", "fingerprint": "7f3a", "fingerprint_short": "7f3a",
         "provider_key": "ob-1", "provider_reference": "", "note": "", "sends_at": AT, "sent_at": AT, "settled_at": AT,
         "withdrawn_at": AT, "withdrawn_by": "Tobias Renk", "units_now": "the case still holds its units",
-        "cancel": None, "held": None, "unknown": None, "failure_text": "",
+        "cancel": None, "held": None, "unknown": None,
+        "answer": {"text": "Refused.", "then": "Try another way.", "words": ""},
         "answer_by": "", "final": state == "succeeded", "poll_url": "/poll",
     } | other  # fmt: skip
 

@@ -140,4 +140,5 @@ def test_a_refusal_shows_the_providers_own_words(desk: Desk) -> None:
     (claimed,) = lives.claim(desk.stack, desk.world)
     lives.record(desk.stack, claimed, Refused("charge_disputed", "The charge is disputed", 400))
     page = desk.at(desk.world.priya).get(desk.refund(intent["intent_id"]))
-    assert "Refused by the provider: The charge is disputed." in page.text
+    assert "The customer's bank has disputed this payment" in page.text
+    assert "The provider's own words: “The charge is disputed”" in page.text
