@@ -1,0 +1,14 @@
+"""Money movement under every fault: harnesses that unplug things and count the refunds afterwards. No part of production.
+
+Read in this order:
+
+    place        one scratch database with its provider, its web process and its worker; time that can be moved
+    children     work done in a process of its own, which may be killed
+    points       every commit and every provider call of a process, found by instrumentation, and SIGKILL at one of them
+    books        the last word: our ledger beside the provider's, refund by refund and sum by sum
+    paths        the ways a refund can go; one entry each
+    killmatrix   `make killmatrix`: each point of each path under each provider fault; report writes it as a page
+
+The ordinary commands of the ledger, the ordinary jobs and the ordinary pages are used. What only an administrator could do
+(time passing, a guard dropped) is done to the scratch database, never by a switch in the product.
+"""

@@ -1,0 +1,265 @@
+"""The last word: our ledger beside the provider's, refund by refund and sum by sum.
+
+`audit` returns sentences, one for each thing that does not hold; none is what every run has to end with. Nothing here
+trusts a balance or a state alone: each is held against the journal it came from and against the provider.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from faults.place import Place
+from ledger.database import transaction
+from ledger.events import broken_link
+from ledger.queries.overdue import overdue_intents
+
+Row = Mapping[str, Any]
+STANDING = ("pending", "requires_action", "succeeded")
+# How an intent may look at its end, and what the provider may show of it then. None: nothing that stands.
+AGREES: dict[str, frozenset[str | None]] = {
+    "succeeded": frozenset(["succeeded"]),
+    "pending": frozenset(["pending", "requires_action"]),
+    "proposed": frozenset([None]),
+    "approved": frozenset([None]),
+    "held": frozenset([None]),
+    "withdrawn": frozenset([None]),
+    "failed": frozenset([None]),
+    "reversed": frozenset([None]),
+    # A person has it, with the provider's list beside it; what it holds stays reserved.
+    "needs_review": frozenset([None, "succeeded", "pending", "requires_action"]),
+}
+MOVING = ("approved", "submitting", "unknown")
+
+
+@dataclass
+class Books:
+    """What an audit found. `duplicates` and `wrong` have to be empty; `stuck` as well once everything is quiet.
+
+    `ended` counts intents by state; `refunds` and `refunded_minor` are those standing at the provider that are ours,
+    `outside` those it has of somebody else.
+    """
+
+    duplicates: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    refunds: int = 0
+    refunded_minor: int = 0
+    outside: int = 0
+    outside_minor: int = 0
+
+    @property
+    def faults(self) -> list[str]:
+        return [*self.duplicates, *self.wrong, *self.stuck]
+
+
+_INTENTS = """
+    SELECT i.*, e.total_minor AS owed_minor, o.external_ref, l.kinds FROM intents i
+    JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
+    JOIN entitlements e ON e.merchant_id = i.merchant_id AND e.entitlement_id = i.entitlement_id
+    CROSS JOIN LATERAL (SELECT array_agg(DISTINCT step) AS kinds FROM transfers t
+        WHERE t.merchant_id = i.merchant_id AND t.intent_id = i.intent_id) l
+    ORDER BY i.number
+"""
+
+
+def audit(place: Place) -> Books:
+    """Both sides as they stand now, in a place that is quiet."""
+    books = Books()
+    intents = place.as_administrator(_INTENTS)
+    payments = place.sandbox.all_money()["payments"]
+    by_intent: dict[str, list[Row]] = defaultdict(list)
+    for payment in payments:
+        for refund in payment["refunds"]:
+            mine = refund["metadata"].get("onceback_intent")
+            if mine is not None:
+                by_intent[mine].append({**refund, "payment_intent": payment["payment_intent"]})
+            elif refund["status"] in STANDING:
+                books.outside += 1
+                books.outside_minor += refund["amount"]
+    known = {str(intent["intent_id"]) for intent in intents}
+    books.wrong += [f"the provider has a refund of {name}, which is no intent" for name in by_intent.keys() - known]
+    for intent in intents:
+        _one_intent(books, intent, by_intent[str(intent["intent_id"])])
+    _once_each(books, intents, by_intent)
+    for payment in payments:
+        if payment["refunded"] > payment["captured"]:
+            books.duplicates.append(
+                f"{payment['payment_intent']}: {payment['refunded']} of {payment['captured']} paid back"
+            )
+    _captures(books, place, payments)
+    _journals(books, place)
+    _nothing_stuck(books, place)
+    return books
+
+
+def _name(intent: Row) -> str:
+    return f"R-{intent['number']} ({intent['state']}{', ' + intent['state_reason'] if intent['state_reason'] else ''})"
+
+
+def _one_intent(books: Books, intent: Row, refunds: list[Row]) -> None:
+    books.ended[intent["state"]] += 1
+    standing = [refund for refund in refunds if refund["status"] in STANDING]
+    books.refunds += len(standing)
+    books.refunded_minor += sum(refund["amount"] for refund in standing)
+    if len(standing) > 1:
+        ids = ", ".join(f"{refund['id']} under key …{str(refund['idempotency_key'])[-6:]}" for refund in standing)
+        books.duplicates.append(f"{_name(intent)} was refunded {len(standing)} times at the provider: {ids}")
+    elif intent["state"] not in MOVING:
+        shown = standing[0]["status"] if standing else None
+        if shown not in AGREES.get(intent["state"], frozenset()):
+            books.wrong.append(f"{_name(intent)}: the provider shows {shown}")
+    for refund in standing:
+        if (refund["amount"], refund["payment_intent"]) != (intent["amount_minor"], intent["payment_intent_ref"]):
+            books.wrong.append(f"{_name(intent)}: {refund['id']} is of another amount or payment")
+        if intent["state"] == "succeeded" and refund["id"] != intent["provider_refund_ref"]:
+            books.wrong.append(f"{_name(intent)} names another refund than {refund['id']}")
+
+
+def _once_each(books: Books, intents: Iterable[Row], by_intent: Mapping[str, list[Row]]) -> None:
+    """Each unit is paid by one case, and each case at most what it was ever owed."""
+    paid_units: dict[tuple[str, str, int], Row] = {}
+    of_case: dict[Any, list[Row]] = defaultdict(list)
+    for intent in intents:
+        of_case[intent["case_id"]].append(intent)
+        if not any(refund["status"] in STANDING for refund in by_intent[str(intent["intent_id"])]):
+            continue
+        for unit in intent["units"]:
+            for number in range(unit["from"], unit["to"]):
+                at = (intent["external_ref"], unit["line"], number)
+                other = paid_units.setdefault(at, intent)
+                if other["case_id"] != intent["case_id"]:
+                    books.duplicates.append(
+                        f"unit {number} of {unit['line']} of order {at[0]} was paid twice: {_name(other)} and {_name(intent)}"
+                    )
+    for case_intents in of_case.values():
+        paid = sum(
+            refund["amount"] for intent in case_intents for refund in by_intent[str(intent["intent_id"])]
+            if refund["status"] in STANDING
+        )  # fmt: skip
+        most = max(intent["owed_minor"] for intent in case_intents)
+        if paid > most:
+            names = ", ".join(map(_name, case_intents))
+            books.duplicates.append(f"a case owed {most} was paid {paid}: {names}")
+
+
+_CAPTURES = """
+    SELECT c.*, (SELECT coalesce(sum(CASE WHEN t.to_balance = b.name THEN t.amount_minor ELSE 0 END
+            - CASE WHEN t.from_balance = b.name THEN t.amount_minor ELSE 0 END), 0)
+        FROM transfers t WHERE t.merchant_id = c.merchant_id AND t.capture_id = c.capture_id)::bigint AS moved, b.name,
+        CASE b.name WHEN 'available' THEN available_minor - captured_minor WHEN 'reserved' THEN reserved_minor
+            WHEN 'refunded' THEN refunded_minor ELSE disputed_minor END AS stands
+    FROM captures c CROSS JOIN (VALUES ('available'), ('reserved'), ('refunded'), ('disputed')) AS b (name)
+"""
+_EXTERNAL = """
+    SELECT c.payment_intent_ref, coalesce(sum(CASE t.step WHEN 'external' THEN t.amount_minor
+        WHEN 'external_reverse' THEN -t.amount_minor ELSE 0 END), 0)::bigint AS minor
+    FROM captures c LEFT JOIN transfers t ON t.merchant_id = c.merchant_id AND t.capture_id = c.capture_id
+    GROUP BY c.payment_intent_ref
+"""
+_OURS = """
+    SELECT c.payment_intent_ref, sum(c.refunded_minor)::bigint AS refunded, sum(c.reserved_minor)::bigint AS reserved
+    FROM captures c GROUP BY c.payment_intent_ref
+"""
+
+
+def _captures(books: Books, place: Place, payments: Iterable[Row]) -> None:
+    """Balances are the sum of their transfers, and what they say was paid back is what the provider paid back."""
+    for row in place.as_administrator(_CAPTURES):
+        if row["moved"] != row["stands"]:
+            stands = f"{row['name']} stands at {row['stands']}, its moves make {row['moved']}"
+            books.wrong.append(f"capture {row['capture_ref']}: {stands}")
+    ours: dict[str, Row] = {row["payment_intent_ref"]: row for row in place.as_administrator(_OURS)}
+    external = {row["payment_intent_ref"]: row["minor"] for row in place.as_administrator(_EXTERNAL)}
+    reviewed = {
+        row["payment_intent_ref"]: row["minor"]
+        for row in place.as_administrator(
+            "SELECT payment_intent_ref, sum(amount_minor)::bigint AS minor FROM intents WHERE state = 'needs_review' GROUP BY 1"
+        )
+    }
+    for payment in payments:
+        if payment["payment_intent"] not in ours:
+            continue
+        paid = sum(one["amount"] for one in payment["refunds"] if one["status"] == "succeeded" and one["metadata"])
+        said = ours[payment["payment_intent"]]["refunded"] - external[payment["payment_intent"]]
+        # What a person has to look at is reserved here, and may be paid there.
+        if not said <= paid <= said + reviewed.get(payment["payment_intent"], 0):
+            books.wrong.append(f"{payment['payment_intent']}: {said} refunded in our books, {paid} at the provider")
+
+
+_JOURNALS = {
+    "a line's claims are not the sum of its entries": """
+        SELECT l.line_ref AS what FROM order_lines l LEFT JOIN line_claims c
+            ON c.merchant_id = l.merchant_id AND c.line_id = l.line_id
+        GROUP BY l.merchant_id, l.line_id, l.line_ref, l.claimed_minor
+        HAVING l.claimed_minor <> coalesce(sum(c.amount_minor), 0)""",
+    "a line is claimed above what was allocated": "SELECT line_ref AS what FROM order_lines WHERE claimed_minor > gross_minor",
+    "a day's cap is not the sum of its entries": """
+        SELECT d.currency AS what FROM cap_days d LEFT JOIN cap_entries e ON e.merchant_id = d.merchant_id
+            AND e.currency = d.currency AND e.business_day = d.business_day
+        GROUP BY d.merchant_id, d.currency, d.business_day, d.used_minor HAVING d.used_minor <> coalesce(sum(e.amount_minor), 0)""",
+    "a day's cap is passed": "SELECT currency AS what FROM cap_days WHERE used_minor > limit_minor",
+    "an intent was approved twice for one seat": """
+        SELECT intent_id::text AS what FROM approvals GROUP BY intent_id, seat HAVING count(*) > 1""",
+    "somebody approved what they asked for": """
+        SELECT intent_id::text AS what FROM approvals WHERE approver IN (requester, case_opener)""",
+    "an attempt has two results": """
+        SELECT intent_id::text AS what FROM attempt_results GROUP BY intent_id, attempt_no HAVING count(*) > 1""",
+    "an intent settled twice": """
+        SELECT intent_id::text AS what FROM transfers WHERE intent_id IS NOT NULL GROUP BY intent_id, step HAVING count(*) > 1""",
+    "one key is of two intents": "SELECT provider_key AS what FROM intents GROUP BY provider_key HAVING count(*) > 1",
+    "one unit is live in two cases": """
+        SELECT a.line_id::text AS what FROM case_items a JOIN case_items b ON b.merchant_id = a.merchant_id
+            AND b.line_id = a.line_id AND b.item_id > a.item_id AND b.units && a.units AND a.live AND b.live""",
+    "a case has two live intents on one capture": """
+        SELECT case_id::text AS what FROM intents WHERE state IN ('proposed', 'approved', 'held', 'submitting', 'unknown',
+            'pending', 'needs_review') GROUP BY case_id, capture_id HAVING count(*) > 1""",
+    "the state of an intent is not where its events left it": """
+        SELECT i.number::text AS what FROM intents i CROSS JOIN LATERAL (SELECT to_state FROM events e WHERE
+            e.merchant_id = i.merchant_id AND e.intent_id = i.intent_id AND e.to_state IS NOT NULL ORDER BY e.number DESC LIMIT 1) l
+        WHERE l.to_state <> i.state""",
+}
+# What is decided twice is a duplicate also before anything of it is paid.
+_TWICE = ("twice", "two")
+
+
+def _journals(books: Books, place: Place) -> None:
+    for what, statement in _JOURNALS.items():
+        for row in place.as_administrator(statement):
+            into = books.duplicates if any(word in what for word in _TWICE) else books.wrong
+            into.append(f"{what}: {row['what']}")
+    cases = place.as_administrator("SELECT merchant_id, case_id, number FROM cases")
+    with transaction(place.stack.console, place.world.merchant_id, read_only=True) as db:
+        for case in cases:
+            broken = broken_link(db, case["merchant_id"], case["case_id"])
+            if broken is not None:
+                books.wrong.append(f"the history of C-{case['number']} is broken at event {broken}")
+
+
+_STUCK = {
+    "an attempt is open": """
+        SELECT a.intent_id::text AS what FROM attempts a LEFT JOIN attempt_results r USING (merchant_id, intent_id, attempt_no)
+        WHERE r.attempt_no IS NULL""",
+    "a refund is still on its way": """
+        SELECT 'R-' || number || ' ' || state AS what FROM intents WHERE state IN ('approved', 'submitting', 'unknown')""",
+    "an end was reached and its outbox row is not done": """
+        SELECT i.number::text AS what FROM outbox o JOIN intents i USING (merchant_id, intent_id)
+        WHERE o.done_at IS NULL AND i.state IN ('succeeded', 'failed', 'withdrawn', 'reversed')""",
+    "an outbox row is done and its refund is not": """
+        SELECT i.number::text AS what FROM outbox o JOIN intents i USING (merchant_id, intent_id)
+        WHERE o.done_at IS NOT NULL AND i.state NOT IN ('succeeded', 'failed', 'withdrawn', 'reversed')""",
+    "a hint was not read": "SELECT event_ref AS what FROM provider_events WHERE done_at IS NULL",
+    "a closed case has a refund that is not": """
+        SELECT i.number::text AS what FROM cases c JOIN intents i USING (merchant_id, case_id) WHERE c.closed_at IS NOT NULL
+            AND i.state IN ('proposed', 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review')""",
+}
+
+
+def _nothing_stuck(books: Books, place: Place) -> None:
+    for what, statement in _STUCK.items():
+        books.stuck += [f"{what}: {row['what']}" for row in place.as_administrator(statement)]
+    with transaction(place.stack.console, place.world.merchant_id, read_only=True) as db:
+        books.stuck += [
+            f"R-{one.number} is overdue in {one.state}" for one in overdue_intents(db, place.world.merchant_id)
+        ]
