@@ -17,6 +17,7 @@ FOUND: Final = {
     "grades_differ": "two gradings of one unit differ",
     "cut_to_what_is_left": "the line has less left than these units cost",
     "captures_do_not_cover_it": "the payments of the order do not hold what is owed",
+    "only_authorised": "part of a payment that was only authorised is not let go alone: capture less of it in the shop",
     "disputed": "a payment of the order is disputed",
     "refunded_outside_on_no_line": "a refund made outside is not put on its lines",
     "off_the_step": "the amount is off the step the payment refunds in",

@@ -17,7 +17,7 @@ from ledger.canonical import canonical_bytes
 from ledger.database import first, run
 from ledger.errors import AlreadyDecided, BadInput, LedgerError, NotAllowed, NotFound, SamePerson, Stale, WrongState
 from ledger.events import LockedCase, append, lock_case_of_intent
-from ledger.fingerprint import evidence_digest, fingerprint, frozen_request, read_intent, request_digest
+from ledger.fingerprint import evidence_digest, fingerprint, frozen_request, not_sendable, read_intent, request_digest
 from ledger.ids import uuid7
 from ledger.reservation import reserve_cap, transfer
 from ledger.seals import Sealer, SealVerifier
@@ -100,7 +100,7 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
     """Why this intent must not be sent now, or "" (P6). Everything is computed again from live rows.
 
     `expired`, `seal`, `fingerprint` (also evidence, entitlement, request), `left` (approver gone or role fallen), `blocked`
-    (the order's facts are in question), `reservation`.
+    (the order's facts are in question), `reservation`, `multicapture` (the provider does not take this refund now).
     """
     approval = first(db, _APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
     if approval is None or not verifier.valid(dict(approval)):
@@ -117,7 +117,7 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
         return "left"
     if approval["reserved_minor"] != intent["amount_minor"]:
         return "reservation"
-    return "blocked" if intent["blocked"] else ""
+    return "blocked" if intent["blocked"] else not_sendable(intent)
 
 
 _APPROVAL: Final = """

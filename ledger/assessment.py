@@ -45,7 +45,7 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
     )
     seen = evidence_digest(db, case.merchant_id, case.case_id)
     latest = first(db, _LATEST, m=case.merchant_id, c=case.case_id)
-    unsent = [intent for intent in live if intent["state"] in UNSENT]
+    unsent = [intent for intent in live if intent["state"] in UNSENT and not intent["recorded_by_hand"]]
     if latest is not None and requester is None and _same(latest, result, seen):
         return None
     withdraw(db, case, unsent, actor, "evidence_changed")

@@ -77,18 +77,28 @@ def _evidence(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> E
 
 
 # Reservations of this case that have not left count as available again: they are withdrawn before anything is proposed.
+# What no provider holds goes back by hand, but for a card or bank whose payment the shop did not name: that goes nowhere.
+# `captured_minor` is the whole of the payment, of which `order_minor` is the order's part, taken or only authorised.
 _CAPTURES: Final = """
-    SELECT cp.capture_id, cp.tender, cp.currency, cp.captured_minor, cp.order_minor, cp.step_minor, cp.disputed_minor,
-        CASE WHEN cp.charge_ref IS NULL THEN 0 ELSE cp.available_minor + coalesce((SELECT sum(i.amount_minor) FROM intents i
-            WHERE i.merchant_id = cp.merchant_id AND i.capture_id = cp.capture_id AND i.case_id = :c
-            AND i.state IN ('approved', 'held')), 0)::bigint END AS available_minor,
+    SELECT cp.capture_id, cp.tender, cp.currency, cp.order_minor, cp.step_minor, cp.disputed_minor,
+        cp.captured_minor + cp.held_minor + cp.releasing_minor + cp.released_minor AS captured_minor,
+        CASE WHEN cp.charge_ref IS NULL AND cp.tender NOT IN ('gift_card', 'store_credit', 'cash') THEN 0
+            ELSE cp.available_minor + own.refunds END AS available_minor,
+        CASE WHEN cp.charge_ref IS NULL THEN 0 ELSE cp.held_minor + least(cp.releasing_minor, own.cancels) END AS held_minor,
         coalesce((SELECT sum(i.order_minor) FROM intents i WHERE i.merchant_id = cp.merchant_id
             AND i.capture_id = cp.capture_id AND (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
-                OR (i.state IN ('approved', 'held') AND i.case_id <> :c))), 0)::bigint AS drawn_order_minor,
+                OR (i.state IN ('approved', 'held') AND (i.case_id <> :c OR EXISTS (SELECT 1 FROM manual_settlements s
+                    WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id))))), 0)::bigint AS drawn_order_minor,
         coalesce((SELECT sum(CASE t.step WHEN 'external' THEN t.amount_minor ELSE -t.amount_minor END) FROM transfers t
             WHERE t.merchant_id = cp.merchant_id AND t.capture_id = cp.capture_id AND t.source_ref IS NOT NULL
             AND t.step IN ('external', 'external_reverse')), 0)::bigint AS external_unallocated_minor
-    FROM captures cp WHERE cp.merchant_id = :m AND cp.order_id = :o ORDER BY cp.position
+    FROM captures cp CROSS JOIN LATERAL (
+        SELECT coalesce(sum(i.amount_minor) FILTER (WHERE i.act <> 'cancel_payment'), 0)::bigint AS refunds,
+            coalesce(sum(i.amount_minor) FILTER (WHERE i.act = 'cancel_payment'), 0)::bigint AS cancels FROM intents i
+        WHERE i.merchant_id = cp.merchant_id AND i.capture_id = cp.capture_id AND i.case_id = :c AND i.state IN ('approved', 'held')
+            AND NOT EXISTS (SELECT 1 FROM manual_settlements s WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id)
+    ) own
+    WHERE cp.merchant_id = :m AND cp.order_id = :o ORDER BY cp.position
 """
 
 # What other cases of the order hold, have had back, and claim.
@@ -139,8 +149,9 @@ def _claims(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> tup
 
 
 _PAID: Final = """
-    SELECT capture_id, order_minor, amount_minor FROM intents WHERE merchant_id = :m AND case_id = :c
-        AND state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded') ORDER BY number
+    SELECT capture_id, order_minor, amount_minor FROM intents i WHERE merchant_id = :m AND case_id = :c
+        AND (state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded') OR EXISTS (SELECT 1 FROM manual_settlements s
+            WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id AND i.state IN ('approved', 'held'))) ORDER BY number
 """
 
 
@@ -148,7 +159,7 @@ def _capture(row: RowMapping) -> CaptureState:
     return CaptureState(
         str(row["capture_id"]), row["tender"], row["currency"], row["captured_minor"], row["order_minor"],
         row["available_minor"], row["drawn_order_minor"], row["step_minor"], row["disputed_minor"],
-        row["external_unallocated_minor"],
+        row["external_unallocated_minor"], row["held_minor"],
     )  # fmt: skip
 
 

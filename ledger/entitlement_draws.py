@@ -2,12 +2,15 @@
 
 External tenders (card, wallet, bank) come before gift cards and store credit; inside a class the largest capture first,
 ties by id. What fits nowhere is a shortfall: never lowered silently, never moved to another order's payment.
+
+A payment that was only authorised is let go whole or not at all; a part that falls on it is a shortfall (the shop captures
+less), and does not move on to another payment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledger.entitlement_facts import CaptureState
 from ledger.expressions import Expr, value
@@ -36,13 +39,27 @@ class Draw:
 def draws_of(owed: int, currency: str, captures: Sequence[CaptureState]) -> tuple[tuple[Draw, ...], int]:
     """Draws that pay `owed` minor units of `currency`, and the shortfall: Σ order_minor + shortfall = owed."""
     found: list[Draw] = []
-    left = owed
+    left, on_hold = owed, 0
     for capture in sorted(captures, key=_turn):
-        draw = (_draw if capture.currency == currency else _converted)(capture, left)
+        only_held = 0 < capture.held_minor == capture.captured_minor
+        taken = _draw if capture.currency == currency else _converted
+        draw = _let_go(capture, left) if only_held else taken(capture, left)
         if draw is not None:
             found.append(draw)
             left -= draw.order_minor
-    return tuple(found), left
+        if capture.held_minor:
+            part = max(0, capture.order_minor - capture.drawn_order_minor - (draw.order_minor if draw else 0))
+            on_hold += min(left, part)
+            left -= min(left, part)
+    return tuple(found), left + on_hold
+
+
+def _let_go(capture: CaptureState, left: int) -> Draw | None:
+    """The whole of an authorisation, when all that it was to pay is owed."""
+    if left < capture.order_minor:
+        return None
+    held = replace(capture, available_minor=capture.held_minor, step_minor=1)
+    return _made(held, ["int", capture.order_minor], ["int", capture.held_minor])
 
 
 def _turn(capture: CaptureState) -> tuple[bool, int, str]:

@@ -102,6 +102,7 @@ class CaptureState:
     `available_minor` = captured − refunded − reserved − open or lost disputes, floored at 0, this case's payments
     included. `order_minor`: the part of the order it paid; `drawn_order_minor`: what refunds of any case have drawn of
     that, in the order's currency. `external_unallocated_minor`: refunded outside and not yet put on a line.
+    `held_minor`: authorised and not taken; it is let go whole or not at all, and only where nothing was taken.
     """
 
     capture_id: str
@@ -114,6 +115,11 @@ class CaptureState:
     step_minor: int = 1
     disputed_minor: int = 0
     external_unallocated_minor: int = 0
+    held_minor: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Its figures; a hold is left out where there is none, as before there were holds."""
+        return {name: value for name, value in asdict(self).items() if name != "held_minor" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ class Priors:
 
     def document(self) -> dict[str, Any]:
         rows: dict[str, list[dict[str, Any]]] = {
-            "captures": [asdict(row) for row in self.captures],
+            "captures": [row.document() for row in self.captures],
             "claims": [asdict(row) for row in self.claims],
             "allowances": [asdict(row) for row in self.allowances],
             "paid": [asdict(row) for row in self.paid],

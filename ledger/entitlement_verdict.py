@@ -84,7 +84,10 @@ def _ceiling(pieces: Sequence[Piece]) -> Iterator[RuleResult]:
 def _captures(work: Working, verdict: Verdict) -> Iterator[RuleResult]:
     if verdict.shortfall:
         facts = (f"shortfall_minor:{verdict.shortfall}",)
-        yield RuleResult("capture.available", "needs_review", "case", "captures_do_not_cover_it", facts)
+        drawn = {draw.capture_id for draw in verdict.draws}
+        on_hold = any(row.held_minor and row.capture_id not in drawn for row in work.priors.captures)
+        reason = "only_authorised" if on_hold else "captures_do_not_cover_it"
+        yield RuleResult("capture.available", "needs_review", "case", reason, facts)
     else:
         yield RuleResult("capture.available", "pass", "case", "holds")
     disputed = sorted(row.capture_id for row in work.priors.captures if row.disputed_minor)

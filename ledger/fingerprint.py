@@ -13,17 +13,25 @@ from sqlalchemy import Connection, RowMapping
 from ledger.canonical import canonical_bytes
 from ledger.database import first, rows
 
-TAG: Final = b"onceback.fingerprint.v1\0"
+# v2: with the act of the intent and the form of its payment.
+TAG: Final = b"onceback.fingerprint.v2\0"
 EVIDENCE_TAG: Final = b"onceback.evidence.v1\0"
 REQUEST_TAG: Final = b"onceback.request.v1\0"
 
 # Provider metadata values hold 500 characters; longer unit lists are replaced by a digest (S86).
 METADATA_VALUE_CHARACTERS: Final = 500
 
-# `latest_digest` is the digest of the case's newest entitlement: an intent whose own is older is dead.
+# `latest_digest` is the digest of the case's newest entitlement: an intent whose own is older is dead. An intent that is paid
+# back by hand has no account at a provider. `on_hold_minor` is what the payment still holds and did not take.
 INTENT_SQL: Final = """
-    SELECT i.*, d.deployment_id, d.generation, a.account_ref, a.livemode, a.credential, m.slug AS merchant_slug,
-        c.number AS case_number, c.channel AS case_channel, c.stage AS case_stage, o.blocked,
+    SELECT i.*, d.deployment_id, d.generation, coalesce(a.account_ref, '') AS account_ref,
+        coalesce(a.livemode, d.livemode) AS livemode, coalesce(a.credential, '') AS credential,
+        coalesce(a.charge_type, 'own') AS charge_type, coalesce(a.expected_account_ref, '') AS expected_account_ref,
+        p.document->'connect' AS connect, k.tender, k.captured_minor, k.refunded_minor,
+        k.held_minor + k.releasing_minor AS on_hold_minor,
+        EXISTS (SELECT 1 FROM manual_settlements s WHERE i.act = 'manual' AND s.merchant_id = i.merchant_id
+            AND s.intent_id = i.intent_id) AS recorded_by_hand,
+        m.slug AS merchant_slug, c.number AS case_number, c.channel AS case_channel, c.stage AS case_stage, o.blocked,
         (SELECT e.digest FROM entitlements e WHERE e.merchant_id = i.merchant_id AND e.case_id = i.case_id
             ORDER BY e.n DESC LIMIT 1) AS latest_digest,
         now() AS at
@@ -31,7 +39,9 @@ INTENT_SQL: Final = """
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
     JOIN merchants m ON m.id = i.merchant_id
-    JOIN provider_accounts a ON a.merchant_id = i.merchant_id AND a.provider_account_id = i.provider_account_id
+    JOIN captures k ON k.merchant_id = i.merchant_id AND k.capture_id = i.capture_id
+    JOIN policies p ON p.merchant_id = i.merchant_id AND p.policy_id = i.policy_id AND p.version = i.policy_version
+    LEFT JOIN provider_accounts a ON a.merchant_id = i.merchant_id AND a.provider_account_id = i.provider_account_id
     CROSS JOIN deployment d
     WHERE i.merchant_id = :merchant_id AND i.intent_id = :intent_id
 """
@@ -62,12 +72,42 @@ _EVIDENCE: Final = """
 """
 
 
+def connect_flags(intent: RowMapping) -> dict[str, bool]:
+    """What a refund on a platform takes along, by charge type and the policy's `connect` (STRIPE.md §2).
+
+    A direct charge has no transfer; a fee of a destination charge goes back only together with its transfer; a separate
+    charge's transfer is never touched by a refund.
+    """
+    terms = intent["connect"] or {}
+    kind = intent["charge_type"] if intent["act"] == "refund" else "own"
+    reverse = kind == "destination" and terms.get("reverse_transfer") is True
+    fee = (kind == "direct" or reverse) and terms.get("refund_application_fee") is True
+    return {"reverse_transfer": reverse, "refund_application_fee": fee}
+
+
+def not_sendable(intent: RowMapping) -> str:
+    """Why the provider cannot be asked for this refund as it stands, or "".
+
+    `multicapture`: while more of a payment may be captured, a part goes back neither with its transfer nor with its fee.
+    """
+    partial = intent["amount_minor"] < intent["captured_minor"] - intent["refunded_minor"]
+    flagged = any(connect_flags(intent).values())
+    return "multicapture" if flagged and partial and intent["on_hold_minor"] > 0 else ""
+
+
 def fingerprint(intent: RowMapping, evidence: bytes) -> bytes:
-    """The digest of one exact intent. `evidence` is `evidence_digest()` now, so changed evidence changes it."""
+    """The digest of one exact intent. `evidence` is `evidence_digest()` now, so changed evidence changes it.
+
+    A cancel is also bound to a payment of which nothing was taken: one that was captured meanwhile is another intent.
+    """
+    hold = [str(intent["on_hold_minor"]), str(intent["captured_minor"])] if intent["act"] == "cancel_payment" else []
     content = {
+        "act": intent["act"], "charge_type": intent["charge_type"], "expected_account": intent["expected_account_ref"],
+        "connect": connect_flags(intent), "hold": hold,
         "deployment": str(intent["deployment_id"]), "merchant": str(intent["merchant_id"]),
         "case": str(intent["case_id"]), "intent": str(intent["intent_id"]), "capture": str(intent["capture_id"]),
-        "account": intent["account_ref"], "account_id": str(intent["provider_account_id"]),
+        "account": intent["account_ref"],
+        "account_id": str(intent["provider_account_id"]) if intent["provider_account_id"] else None,
         "livemode": intent["livemode"], "payment": intent["payment_intent_ref"], "charge": intent["charge_ref"],
         "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"], "exponent": str(intent["exponent"]),
         "destination": [intent["destination_kind"], intent["destination_brand"], intent["destination_last4"]],
@@ -90,7 +130,10 @@ def frozen_request(intent: RowMapping, print_: bytes) -> dict[str, Any]:
     if len(units) > METADATA_VALUE_CHARACTERS:
         units = "sha256:" + hashlib.sha256(units.encode()).hexdigest()
     return {
+        "act": intent["act"],
         "account": intent["account_ref"],
+        "expected_account": intent["expected_account_ref"],
+        **connect_flags(intent),
         "credential": intent["credential"],
         "livemode": intent["livemode"],
         "payment_intent": intent["payment_intent_ref"],

@@ -49,12 +49,13 @@ class Basis:
 
 
 _INSERT: Final = """
-    INSERT INTO intents (merchant_id, intent_id, case_id, order_id, capture_id, entitlement_id, replaces, amount_minor,
+    INSERT INTO intents (merchant_id, intent_id, act, case_id, order_id, capture_id, entitlement_id, replaces, amount_minor,
         order_minor, currency, exponent, destination_kind, destination_brand, destination_last4, provider_account_id,
         payment_intent_ref,
         charge_ref, units, entitlement_digest, evidence_digest, policy_id, policy_version, requester, case_opener, route,
         provider_key, created_at, state_at)
-    SELECT c.merchant_id, :intent_id, :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
+    SELECT c.merchant_id, :intent_id, CASE WHEN c.captured_minor = 0 AND c.held_minor + c.releasing_minor > 0 THEN 'cancel_payment'
+        WHEN c.charge_ref IS NULL THEN 'manual' ELSE 'refund' END, :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
         :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
         :requester, :opener, :route, :provider_key, :at, :at
@@ -64,6 +65,8 @@ _INSERT: Final = """
 
 def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, actor: str) -> UUID:
     """Inserts one intent in `proposed` with its provider key (P8) and its line claims. The case is locked by the caller.
+
+    Its act follows from the capture: what was only authorised is canceled, what no provider holds is paid back by hand.
 
     Locks the order lines it claims. Raises IntegrityError when the case has a live intent on that capture (P2) or a line
     would be claimed above what was allocated to it (P4).
@@ -107,6 +110,8 @@ def withdraw(db: Connection, case: LockedCase, intents: Sequence[RowMapping], ac
     Raises WrongState once the submitter has claimed one: the two race on the case's row lock and one wins.
     """
     for intent in intents:
+        if intent["recorded_by_hand"]:
+            raise WrongState("Too late to cancel: it was recorded as paid back by hand.", state=intent["state"])
         if intent["state"] not in ("proposed", "approved", "held"):
             raise WrongState("Too late to cancel: it already left. The answer will show here.", state=intent["state"])
         keys = {"intent_id": intent["intent_id"], "move": (intent["state"], "withdrawn"), "reason": reason}

@@ -24,14 +24,20 @@ _MOVES: Final = {
     "settle": ("reserved", "refunded"),
     "reverse": ("refunded", "available"),
 }
+# Money that was only authorised stands beside the balances of what was taken.
+_HOLD_MOVES: Final = {
+    "reserve": ("held", "releasing"),
+    "release": ("releasing", "held"),
+    "settle": ("releasing", "released"),
+}
 
 
 def transfer(db: Connection, intent: RowMapping, step: str) -> None:
     """Moves the intent's whole amount between two balances of its capture; locks the capture row.
 
-    Raises NotEnoughMoneyLeft when the capture has less available; IntegrityError for a step done twice or out of order.
+    A cancel moves what the payment holds. Raises NotEnoughMoneyLeft when the capture has less; IntegrityError for a step done twice or out of order.
     """
-    from_balance, to_balance = _MOVES[step]
+    from_balance, to_balance = (_HOLD_MOVES if intent["act"] == "cancel_payment" else _MOVES)[step]
     try:
         run(
             db, _TRANSFER, merchant_id=intent["merchant_id"], transfer_id=uuid7(), capture_id=intent["capture_id"],
@@ -39,7 +45,7 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
             to_balance=to_balance, amount_minor=intent["amount_minor"],
         )  # fmt: skip
     except IntegrityError as error:
-        if step == "reserve" and "balances_not_negative" in str(error.orig):
+        if step == "reserve" and any(name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative")):
             raise NotEnoughMoneyLeft from error
         raise
 

@@ -125,6 +125,10 @@ captures = Table(
     Column("refunded_minor", BigInteger, nullable=False, server_default=text("0")),
     Column("disputed_minor", BigInteger, nullable=False, server_default=text("0")),
     Column("lock_no", Integer, nullable=False, server_default="0"),
+    Column("held_minor", BigInteger, nullable=False, server_default=text("0")),
+    Column("releasing_minor", BigInteger, nullable=False, server_default=text("0")),
+    Column("released_minor", BigInteger, nullable=False, server_default=text("0")),
+    Column("next_read_at", MOMENT),
     UniqueConstraint("merchant_id", "capture_id", "currency"),
     UniqueConstraint("merchant_id", "order_id", "capture_ref"),
     UniqueConstraint("merchant_id", "provider_account_id", "charge_ref"),
@@ -135,4 +139,5 @@ captures = Table(
     ),
     Index("captures_of_order", "merchant_id", "order_id"),
     Index("captures_by_payment", "merchant_id", "payment_intent_ref"),
+    Index("captures_to_read", "merchant_id", "next_read_at", postgresql_where=text("next_read_at IS NOT NULL")),
 )

@@ -60,6 +60,9 @@ provider_accounts = Table(
     Column("account_ref", Text, nullable=False, server_default=""),
     Column("livemode", Boolean, nullable=False),
     Column("credential", Text, nullable=False),
+    Column("charge_type", Text, nullable=False, server_default="own"),
+    Column("expected_account_ref", Text),
+    UniqueConstraint("credential", "account_ref"),
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
 )
 
