@@ -7,6 +7,7 @@ Read in this order:
     submitter       claim and commit, send, record and commit
     reconciler      look at the provider for what is not known; prove absence or adopt
     daily_cap       send on its way what the cap held
+    by_hand         settle what people paid back by hand
     inbox           webhooks are hints: read the payment again
     schedule        the one table of periodic work; commands starts it
     stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_amounts, stripe_answers

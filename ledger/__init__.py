@@ -7,6 +7,7 @@ Read in the order of a refund's life:
     entitlement* assessment              what is owed (pure), and from rows to the exact intents
     fingerprint seals approvals          what is bound when a person approves, and how it is verified again
     reservation caps                     money set aside: captures, order lines, the daily cap
+    by_hand captures                     what a person pays back elsewhere; what the provider holds and took
     outbox settlement reconciliation     sent under one key, recorded as one of four outcomes, looked up when unknown
     events states errors database        the history that moves states, and what everything stands on
 

@@ -68,21 +68,21 @@ def approve(
     if intent is None:
         raise NotFound
     if intent["state"] != "proposed":
-        raise _decided_or_stale(db, intent)
-    _may_approve(db, intent, staff_id)
+        raise decided_or_stale(db, intent)
+    check_may_approve(db, intent, staff_id)
     if intent["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
-    now_print = fingerprint(intent, _current_evidence(db, intent))
+    now_print = fingerprint(intent, current_evidence(db, intent))
     if not hmac.compare_digest(now_print, seen.fingerprint):
-        raise _stale(db, intent)
-    approval = _insert_approval(db, intent, staff_id, seen, sealer)
+        raise stale(db, intent)
+    approval = insert_approval(db, intent, staff_id, seen, sealer)
     actor = f"staff:{staff_id}"
     body = {"approval": str(approval["approval_id"]), "fingerprint": now_print.hex(), "amount_minor": str(intent["amount_minor"]),
             "currency": intent["currency"]}  # fmt: skip
     append(db, case, "intent.approved", actor, body, intent_id=intent_id, move=("proposed", "approved"))
     transfer(db, intent, "reserve")
     sends_at = case.at + timedelta(seconds=cancel_window_seconds)
-    _insert_outbox(db, intent, now_print, sends_at, trace)
+    freeze_request(db, intent, now_print, sends_at, trace)
     if reserve_cap(db, intent):
         return Decision(intent_id, case.case_id, approval["approval_id"], "approved", sends_at)
     hold(db, case, intent, "system", "cap")
@@ -107,7 +107,7 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
         return "seal"
     if approval["expires_at"] <= intent["at"]:
         return "expired"
-    live = fingerprint(intent, _current_evidence(db, intent))
+    live = fingerprint(intent, current_evidence(db, intent))
     if not hmac.compare_digest(live, bytes(approval["fingerprint"])):
         return "fingerprint"
     request = frozen_request(intent, live)
@@ -137,7 +137,8 @@ def role_reaches(role: str | None, route: str) -> bool:
     return role == "manager" or (role == "desk" and route == "desk")
 
 
-def _may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
+def check_may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
+    """Whether this person may approve this intent now. Raises NotFound, NotAllowed (role or limit), SamePerson (P7)."""
     member = first(
         db, "SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m"
         " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL", m=intent["merchant_id"], s=staff_id,
@@ -152,7 +153,8 @@ def _may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
         raise NotAllowed("This refund is above what you may approve. Hand it to a manager.")
 
 
-def _current_evidence(db: Connection, intent: RowMapping) -> bytes:
+def current_evidence(db: Connection, intent: RowMapping) -> bytes:
+    """The evidence of the intent's case as it stands."""
     return evidence_digest(db, intent["merchant_id"], intent["case_id"])
 
 
@@ -164,7 +166,8 @@ _INSERT_APPROVAL: Final = """
 """
 
 
-def _insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Sealer) -> dict[str, Any]:
+def insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Sealer) -> dict[str, Any]:
+    """Seals and keeps one approval of a locked intent. Raises BadInput (operation key), SamePerson."""
     if not 16 <= len(seen.operation_key) <= 64:
         raise BadInput("operation_key", "open the confirm page again from the case and use its button")
     approval: dict[str, Any] = {
@@ -184,7 +187,8 @@ def _insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: S
     return approval
 
 
-def _insert_outbox(db: Connection, intent: RowMapping, print_: bytes, due_at: datetime, trace: str) -> None:
+def freeze_request(db: Connection, intent: RowMapping, print_: bytes, due_at: datetime, trace: str) -> None:
+    """Writes the outbox row: the request as every attempt will send it, due at `due_at`."""
     request = frozen_request(intent, print_)
     run(
         db, "INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at) VALUES"
@@ -199,11 +203,12 @@ STANDING_APPROVAL: Final = """
 """
 
 
-def _decided_or_stale(db: Connection, intent: RowMapping) -> LedgerError:
+def decided_or_stale(db: Connection, intent: RowMapping) -> LedgerError:
+    """Why an intent that is not proposed cannot be approved: AlreadyDecided with the standing approval, or Stale."""
     standing = first(db, STANDING_APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
     if standing is not None and intent["state"] != "withdrawn":
         return AlreadyDecided(approval=dict(standing), intent_id=intent["intent_id"])
-    return _stale(db, intent)
+    return stale(db, intent)
 
 
 _CHANGE: Final = """
@@ -219,7 +224,7 @@ _SUCCESSOR: Final = """
 """
 
 
-def _stale(db: Connection, intent: RowMapping) -> Stale:
+def stale(db: Connection, intent: RowMapping) -> Stale:
     """Old and new values, who changed it and how; `new_intent_id` is None when nothing is proposed now."""
     keys = {"m": intent["merchant_id"], "c": intent["case_id"]}
     successor = first(db, _SUCCESSOR, **keys, capture=intent["capture_id"], i=intent["intent_id"])

@@ -150,8 +150,10 @@ def _claims(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> tup
 
 _PAID: Final = """
     SELECT capture_id, order_minor, amount_minor FROM intents i WHERE merchant_id = :m AND case_id = :c
-        AND (state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded') OR EXISTS (SELECT 1 FROM manual_settlements s
-            WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id AND i.state IN ('approved', 'held'))) ORDER BY number
+        AND (state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
+            OR (state IN ('approved', 'held') AND EXISTS (SELECT 1 FROM manual_settlements s
+                WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id)))
+    ORDER BY number
 """
 
 

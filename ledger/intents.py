@@ -55,7 +55,8 @@ _INSERT: Final = """
         charge_ref, units, entitlement_digest, evidence_digest, policy_id, policy_version, requester, case_opener, route,
         provider_key, created_at, state_at)
     SELECT c.merchant_id, :intent_id, CASE WHEN c.captured_minor = 0 AND c.held_minor + c.releasing_minor > 0 THEN 'cancel_payment'
-        WHEN c.charge_ref IS NULL THEN 'manual' ELSE 'refund' END, :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
+        WHEN c.charge_ref IS NULL THEN 'manual' ELSE 'refund' END,
+        :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
         :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
         :requester, :opener, :route, :provider_key, :at, :at

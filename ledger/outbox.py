@@ -46,7 +46,7 @@ _DUE: Final = """
     SELECT c.case_id, i.intent_id, o.attempts FROM outbox o
     JOIN intents i ON i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
-    WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() AND (
+    WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() AND i.act <> 'manual' AND (
         i.state = 'approved' OR (i.state = 'submitting' AND EXISTS (
             SELECT 1 FROM attempt_results r WHERE r.merchant_id = o.merchant_id AND r.intent_id = o.intent_id
                 AND r.attempt_no = o.attempts AND r.outcome = 'not_accepted')))

@@ -35,7 +35,8 @@ _HOLD_MOVES: Final = {
 def transfer(db: Connection, intent: RowMapping, step: str) -> None:
     """Moves the intent's whole amount between two balances of its capture; locks the capture row.
 
-    A cancel moves what the payment holds. Raises NotEnoughMoneyLeft when the capture has less; IntegrityError for a step done twice or out of order.
+    A cancel moves what the payment holds. Raises NotEnoughMoneyLeft when the capture has less; IntegrityError for a step
+    done twice or out of order.
     """
     from_balance, to_balance = (_HOLD_MOVES if intent["act"] == "cancel_payment" else _MOVES)[step]
     try:
@@ -45,7 +46,9 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
             to_balance=to_balance, amount_minor=intent["amount_minor"],
         )  # fmt: skip
     except IntegrityError as error:
-        if step == "reserve" and any(name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative")):
+        if step == "reserve" and any(
+            name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative")
+        ):
             raise NotEnoughMoneyLeft from error
         raise
 

@@ -240,7 +240,7 @@ def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: P
         return state
     match target:
         case "succeeded":
-            _succeed(db, case, intent, refund)
+            succeed(db, case, intent, {"refund": refund.refund_ref})
         case "pending":
             _pend(db, case, intent, refund)
         case "failed":
@@ -282,13 +282,14 @@ def _done(db: Connection, intent: RowMapping) -> None:
         m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
 
 
-def _succeed(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:
+def succeed(db: Connection, case: LockedCase, intent: RowMapping, body: dict[str, str]) -> None:
+    """What the intent was for is done: money settles, and the case shows what is left. `body`: the reference it has there."""
     rest, other = units_not_paid(db, case, intent), _other_live(db, case, intent)
     # The desk sees the least finished: another intent of the case, evidence that came meanwhile, a part that was refused,
     # called back or returned or that no payment covers, units not here yet.
     open_ = intent["latest_digest"] != intent["entitlement_digest"] or _owes_more(db, case, intent)
     stage = STAGE[other] if other else "needs_person" if open_ else "waiting_goods" if rest else "paid"
-    append(db, case, "intent.succeeded", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
+    append(db, case, "intent.succeeded", "system", body, intent_id=intent["intent_id"],
            move=(intent["state"], "succeeded"), stage=stage)  # fmt: skip
     transfer(db, intent, "settle")
     _done(db, intent)

@@ -55,3 +55,6 @@ TIME_LIMITS: Final[dict[str, tuple[timedelta, str]]] = {
     "pending": (timedelta(days=14), "unknown"),
     "needs_review": (timedelta(days=1), "unknown"),
 }
+# An approved refund that is paid back by hand waits for a person at its own desk; its approval is good for a day (S31).
+BY_HAND: Final = "by_hand"
+BY_HAND_LIMIT: Final = (timedelta(hours=20), BY_HAND)

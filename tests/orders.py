@@ -64,8 +64,12 @@ def insert_order(
     exponent: int = 2,
     lines: tuple[Line, ...] = USUAL_LINES,
     captured: dict[str, int] | None = None,
+    by_hand: frozenset[str] = frozenset(),
 ) -> Order:
-    """The rows of one order in the open transaction, which is the console's and pinned to the merchant."""
+    """The rows of one order in the open transaction, which is the console's and pinned to the merchant.
+
+    Tenders in `by_hand` are held by no provider: they have no references there.
+    """
     order_id, total = uuid7(), sum(line.gross_minor for line in lines)
     paid = captured or {"card": total}
     facts = order_facts(_facts(external_ref, currency, total, lines, paid))
@@ -103,8 +107,9 @@ def insert_order(
             " VALUES (:m, :capture_id, :order_id, :position, :ref, :tender, :account, :payment, :charge, :tender,"
             " :brand, :last4, :currency, :minor, :minor, :at, :minor)",
             m=merchant_id, capture_id=capture_ids[tender], order_id=order_id, position=position, tender=tender,
-            ref=f"{external_ref}-{tender}", account=account_id,
-            payment=f"pi_{external_ref}_{tender}", charge=f"ch_{external_ref}_{tender}",
+            ref=f"{external_ref}-{tender}", account=None if tender in by_hand else account_id,
+            payment=None if tender in by_hand else f"pi_{external_ref}_{tender}",
+            charge=None if tender in by_hand else f"ch_{external_ref}_{tender}",
             brand="visa" if card else "", last4="4242" if card else "", currency=currency, minor=minor, at=PLACED_AT,
         )  # fmt: skip
     quantities = {line.ref: line.quantity for line in lines}

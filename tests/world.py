@@ -140,12 +140,16 @@ def add_order(
     exponent: int = 2,
     lines: tuple[Line, ...] = USUAL_LINES,
     captured: dict[str, int] | None = None,
+    by_hand: frozenset[str] = frozenset(),
 ) -> Order:
-    """Another order of the merchant, paid by `captured` (tender to minor units; default: all by card)."""
+    """Another order of the merchant, paid by `captured` (tender to minor units; default: all by card).
+
+    What is `by_hand` (a set of tenders) no provider holds.
+    """
     with transaction(stack.console, world.merchant_id) as db:
         return insert_order(
             db, world.merchant_id, world.provider_account_id, customer_id or world.ilse, external_ref,
-            currency=currency, exponent=exponent, lines=lines, captured=captured,
+            currency=currency, exponent=exponent, lines=lines, captured=captured, by_hand=by_hand,
         )  # fmt: skip
 
 

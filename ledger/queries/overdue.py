@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from ledger.database import rows
-from ledger.states import TIME_LIMITS
+from ledger.states import BY_HAND, BY_HAND_LIMIT, TIME_LIMITS
 
 MOST_OVERDUE: Final = 200
 
@@ -35,13 +35,14 @@ OWNERS: Final = {
     "pending": "worker", "needs_review": "managers",
 }  # fmt: skip
 _INTENTS: Final = """
-    SELECT i.case_id, i.intent_id, i.number, i.state,
-        (CASE i.state WHEN 'approved' THEN coalesce(o.due_at, i.state_at) ELSE i.state_at END) + l.limit_for AS since
+    SELECT i.case_id, i.intent_id, i.number, i.state, l.state AS waits_as,
+        (CASE l.state WHEN 'approved' THEN coalesce(o.due_at, i.state_at) ELSE i.state_at END) + l.limit_for AS since
     FROM unnest(CAST(:states AS text[]), CAST(:limits AS interval[])) AS l(state, limit_for)
-    JOIN intents i ON i.merchant_id = :m AND i.state = l.state
+    JOIN intents i ON i.merchant_id = :m AND i.state = CASE l.state WHEN 'by_hand' THEN 'approved' ELSE l.state END
+        AND (l.state = 'by_hand') = (i.state = 'approved' AND i.act = 'manual')
     LEFT JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
     WHERE i.state_at + l.limit_for < now()
-        AND (i.state <> 'approved' OR coalesce(o.due_at, i.state_at) + l.limit_for < now())
+        AND (l.state <> 'approved' OR coalesce(o.due_at, i.state_at) + l.limit_for < now())
     ORDER BY since, i.intent_id LIMIT :most
 """
 # A case without a live intent waits for goods, for a person or for another attempt, until its own due time.
@@ -55,11 +56,16 @@ _CASES: Final = """
 
 def overdue_intents(db: Connection, merchant_id: UUID) -> list[Overdue]:
     """Intents past the limit of their state in states.TIME_LIMITS, longest first."""
-    states = list(TIME_LIMITS)
+    limits = {**TIME_LIMITS, BY_HAND: BY_HAND_LIMIT}
+    owners = {**OWNERS, BY_HAND: "returns desk"}
     found = rows(
-        db, _INTENTS, m=merchant_id, states=states, limits=[TIME_LIMITS[state][0] for state in states], most=MOST_OVERDUE
+        db, _INTENTS, m=merchant_id, states=list(limits), limits=[limit for limit, _ in limits.values()], most=MOST_OVERDUE
     )  # fmt: skip
-    return [Overdue(**row, desk=TIME_LIMITS[row["state"]][1], owner=OWNERS[row["state"]]) for row in found]
+    return [
+        Overdue(**{name: value for name, value in row.items() if name != "waits_as"},
+                desk=limits[row["waits_as"]][1], owner=owners[row["waits_as"]])
+        for row in found
+    ]  # fmt: skip
 
 
 def overdue_cases(db: Connection, merchant_id: UUID) -> list[Overdue]:

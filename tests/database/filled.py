@@ -23,6 +23,7 @@ def fill(stack: Stack, world: World) -> None:
         intents = {state: put.bring(db, world, state, 100) for state in put.PATHS}
         _beside_a_case(db, world, intents["proposed"].case_id)
         _of_the_workers(db, world, intents["succeeded"])
+        _forms_of_payment(db, world)
         run(
             db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
             " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",
@@ -64,6 +65,25 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
     run(
         db, "INSERT INTO notes (merchant_id, note_id, case_id, staff_id, text) VALUES (:m, :id, :c, :staff, 'seen')",
         staff=world.priya.staff_id, **names,
+    )  # fmt: skip
+
+
+def _forms_of_payment(db: Connection, world: World) -> None:
+    """A payment that was read as held and then as taken, and a gift card paid back by hand."""
+    names = {"m": world.merchant_id, "c": world.order.captures["card"]}
+    for kind in ("not_captured", "captured"):
+        run(
+            db, "INSERT INTO capture_facts (merchant_id, fact_id, capture_id, kind, amount_minor, payment_status)"
+            " VALUES (:m, :id, :c, :kind, 10, 'succeeded')", id=uuid7(), kind=kind, **names,
+        )  # fmt: skip
+    by_hand = put.bring(
+        db, world, "approved", 100, capture_id=put.gift_card(db, world), act="manual", provider_account_id=None,
+        payment_intent_ref=None, charge_ref=None,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO manual_settlements (merchant_id, intent_id, outcome, tender, reference, recorded_by)"
+        " VALUES (:m, :i, 'done', 'gift_card', 'GC-1', :who)",
+        m=world.merchant_id, i=by_hand.intent_id, who=world.priya.staff_id,
     )  # fmt: skip
 
 

@@ -101,14 +101,15 @@ def propose(
     *,
     requester: str | None = None,
     order: Order | None = None,
+    capture_id: UUID | None = None,
     **other: Any,
 ) -> Intent:
-    """A proposed intent on the order's card, with its entitlement. `other` replaces columns by name."""
+    """A proposed intent on the order's card, or another capture, with its entitlement. `other` replaces columns by name."""
     order = order or world.order
     opener = scalar(db, "SELECT opened_by FROM cases WHERE merchant_id = :m AND case_id = :c",
                     m=world.merchant_id, c=case_id)  # fmt: skip
     capture = first(db, "SELECT * FROM captures WHERE merchant_id = :m AND capture_id = :c",
-                    m=world.merchant_id, c=order.captures["card"])  # fmt: skip
+                    m=world.merchant_id, c=capture_id or order.captures["card"])  # fmt: skip
     assert capture is not None
     copied = ("destination_kind", "destination_brand", "destination_last4", "provider_account_id", "payment_intent_ref",
               "charge_ref", "capture_id", "currency")  # fmt: skip
@@ -247,10 +248,12 @@ def freeze(db: Connection, intent: Intent) -> None:
     )  # fmt: skip
 
 
-def bring(db: Connection, world: World, state: str, amount_minor: int = 2490, order: Order | None = None) -> Intent:
+def bring(
+    db: Connection, world: World, state: str, amount_minor: int = 2490, order: Order | None = None, **other: Any
+) -> Intent:
     """An intent of a new case walked to `state`, with everything an honest path leaves behind."""
     case_id = open_case(db, world, order)
-    intent = propose(db, world, case_id, amount_minor, order=order)
+    intent = propose(db, world, case_id, amount_minor, order=order, **other)
     carry(db, intent)
     say(db, intent, "new", "proposed", actor=world.priya.actor)
     at = "proposed"
@@ -272,6 +275,18 @@ def bring(db: Connection, world: World, state: str, amount_minor: int = 2490, or
             give_back(db, intent)
         at = step
     return intent
+
+
+def gift_card(db: Connection, world: World, minor: int = 1000) -> UUID:
+    """Another payment of the order: a gift card, which no provider holds."""
+    capture_id = uuid7()
+    run(
+        db, "INSERT INTO captures (merchant_id, capture_id, order_id, position, capture_ref, tender, destination_kind,"
+        " destination_last4, currency, captured_minor, order_minor, captured_at, available_minor)"
+        " VALUES (:m, :c, :o, 9, :ref, 'gift_card', 'gift_card', '77', 'GBP', :minor, :minor, now(), :minor)",
+        m=world.merchant_id, c=capture_id, o=world.order.order_id, ref=f"gift-{capture_id}", minor=minor,
+    )  # fmt: skip
+    return capture_id
 
 
 def state_of(db: Connection, intent: Intent) -> str:

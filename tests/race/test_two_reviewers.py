@@ -75,10 +75,10 @@ def let_both_look(monkeypatch: pytest.MonkeyPatch) -> None:
         allowed(db, intent, staff_id)
         met.wait(timeout=10)
 
-    allowed = approvals._may_approve
+    allowed = approvals.check_may_approve
     monkeypatch.setattr(approvals, "lock_case_of_intent", look)
     monkeypatch.setattr(approvals, "read_intent", lambda db, m, i, lock=False: read_intent(db, m, i))
-    monkeypatch.setattr(approvals, "_may_approve", wait_for_the_other)
+    monkeypatch.setattr(approvals, "check_may_approve", wait_for_the_other)
 
 
 def approve_both(stack: Stack, world: World, **changes: Any) -> lives.Raced:

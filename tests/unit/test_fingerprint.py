@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import RowMapping
 
-from ledger.fingerprint import fingerprint, frozen_request, request_digest
+from ledger.fingerprint import connect_flags, fingerprint, frozen_request, request_digest
 from ledger.seals import SEALED_COLUMNS, Sealer, SealVerifier
 from ledger.tables.intents import approvals
 
@@ -21,7 +21,9 @@ def intent(**changes: Any) -> RowMapping:
         "destination_kind": "card", "destination_brand": "visa", "destination_last4": "4242",
         "units": [{"line": "TEE", "from": 0, "to": 2}], "latest_digest": bytes(32), "entitlement_digest": bytes(32),
         "policy_id": "usual", "policy_version": 7, "route": "desk", "requester": "token:chat", "case_opener": "token:chat",
-        "provider_key": "onceback-refund-0", "evidence_digest": bytes(32), "credential": "harbour",
+        "provider_key": "onceback-refund-0", "evidence_digest": bytes(32), "credential": "harbour", "act": "refund",
+        "charge_type": "destination", "expected_account_ref": "acct_1", "on_hold_minor": 0, "captured_minor": 5800,
+        "connect": {"reverse_transfer": True, "refund_application_fee": False},
     }  # fmt: skip
     return cast("RowMapping", usual | changes)
 
@@ -33,22 +35,54 @@ CHANGES: dict[str, Any] = {
     "destination_kind": "bank", "destination_brand": "mastercard", "destination_last4": "4243",
     "units": [{"line": "TEE", "from": 0, "to": 3}], "latest_digest": bytes(31) + b"\1", "entitlement_digest": bytes(31) + b"\1",
     "policy_id": "other", "policy_version": 8, "route": "manager", "requester": "token:voice", "case_opener": "token:voice",
-    "provider_key": "onceback-refund-1", "evidence_digest": bytes(31) + b"\1",
+    "provider_key": "onceback-refund-1", "evidence_digest": bytes(31) + b"\1", "act": "manual", "charge_type": "direct",
+    "expected_account_ref": "acct_2", "connect": {"reverse_transfer": True, "refund_application_fee": True},
 }  # fmt: skip
 
 
 def test_the_fingerprint_is_what_another_program_computes_from_the_same_values() -> None:
     print_ = fingerprint(intent(), bytes(32))
-    assert print_.hex() == "3c1a09940d8f5488da5c2b3ef750f7099d28897798ce2676296313cf45606d0c"
+    assert print_.hex() == "a111e8be28c1c902fca4dbcbca815b15afaa13c804fda899b86c49e64d6ac618"
     assert (
         request_digest(frozen_request(intent(), print_)).hex()
-        == "423a9d984617e289cc87882fc47fef018e51ceceb0d14837e15285cc24899607"
+        == "f4d5e8f4f4cdfb628dafd8b2ae87c70ac90c4f653d014f61d3162833f4741585"
     )
 
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_one_changed_field_is_another_fingerprint(field: str) -> None:
     assert fingerprint(intent(**{field: CHANGES[field]}), bytes(32)) != fingerprint(intent(), bytes(32))
+
+
+def test_a_cancel_is_bound_to_a_payment_of_which_nothing_was_taken() -> None:
+    held = {"act": "cancel_payment", "captured_minor": 0, "on_hold_minor": 5800}
+    prints = {
+        fingerprint(intent(**held | change), bytes(32))
+        for change in ({}, {"captured_minor": 5800}, {"on_hold_minor": 5700})
+    }
+    assert len(prints) == 3
+
+
+def test_more_taken_of_a_payment_leaves_the_fingerprint_of_a_refund_as_it_was() -> None:
+    assert fingerprint(intent(captured_minor=9900, on_hold_minor=1), bytes(32)) == fingerprint(intent(), bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "terms", "flags"),
+    [
+        ("own", (True, True), (False, False)), ("direct", (True, True), (False, True)), ("direct", (True, False), (False, False)),
+        ("destination", (True, True), (True, True)), ("destination", (False, True), (False, False)),
+        ("destination", (True, False), (True, False)), ("separate", (True, True), (False, False)),
+    ],
+)  # fmt: skip
+def test_what_a_refund_takes_along_follows_from_the_charge_and_the_policy(
+    kind: str, terms: tuple[bool, bool], flags: tuple[bool, bool]
+) -> None:
+    names = ("reverse_transfer", "refund_application_fee")
+    of = intent(charge_type=kind, connect=dict(zip(names, terms, strict=True)))
+    assert connect_flags(of) == dict(zip(names, flags, strict=True))
+    assert frozen_request(of, bytes(32)).items() >= connect_flags(of).items()
+    assert connect_flags(intent(charge_type=kind, connect=None)) == dict.fromkeys(names, False)
 
 
 def test_evidence_that_changed_is_another_fingerprint() -> None:

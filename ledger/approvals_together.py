@@ -1,0 +1,118 @@
+"""Approving every proposed refund of one case at once: all of them are bound, or none is.
+
+Each keeps its own approval, fingerprint, key and fate afterwards. Lock order: case, intents by number, captures by id, cap days.
+"""
+
+import hmac
+from collections.abc import Mapping
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping
+
+from ledger.approvals import (
+    Decision,
+    Seen,
+    check_may_approve,
+    current_evidence,
+    decided_or_stale,
+    freeze_request,
+    hold,
+    insert_approval,
+    stale,
+)
+from ledger.database import rows
+from ledger.errors import AlreadyDecided, NotFound, Stale, WrongState
+from ledger.events import LockedCase, append, lock_case
+from ledger.fingerprint import fingerprint, read_intent
+from ledger.reservation import reserve_cap, transfer
+from ledger.seals import Sealer
+
+
+def approve_together(
+    db: Connection,
+    merchant_id: UUID,
+    case_id: UUID,
+    staff_id: UUID,
+    seen: Mapping[UUID, Seen],
+    sealer: Sealer,
+    *,
+    cancel_window_seconds: int,
+    trace: str = "",
+) -> list[Decision]:
+    """Binds `seen` (by intent) to the proposed refunds of a case if that is still what the rows say; else changes nothing.
+
+    Raises as `approvals.approve` does, for the first that is refused: NotFound, NotAllowed, SamePerson, NotEnoughMoneyLeft,
+    WrongState; AlreadyDecided when each of them was approved before; Stale, with a list of what changed in `facts["all"]`,
+    when one of them changed or is gone, or another is proposed that the page did not show.
+    """
+    case = lock_case(db, merchant_id, case_id)
+    intents = [_read(db, merchant_id, intent_id) for intent_id in seen]
+    if not intents or any(intent["case_id"] != case_id for intent in intents):
+        raise NotFound
+    intents.sort(key=lambda intent: intent["number"])
+    _still_as_seen(db, case, intents, staff_id, seen)
+    decided = {}
+    for intent in intents:
+        approval = insert_approval(db, intent, staff_id, seen[intent["intent_id"]], sealer)
+        decided[intent["intent_id"]] = approval["approval_id"]
+        body = {"approval": str(approval["approval_id"]), "fingerprint": bytes(approval["fingerprint"]).hex(),
+                "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"]}  # fmt: skip
+        move = ("proposed", "approved")
+        append(db, case, "intent.approved", f"staff:{staff_id}", body, intent_id=intent["intent_id"], move=move)
+    for intent in sorted(intents, key=lambda intent: intent["capture_id"]):
+        transfer(db, intent, "reserve")
+    sends_at = case.at + timedelta(seconds=cancel_window_seconds)
+    for intent in intents:
+        freeze_request(db, intent, seen[intent["intent_id"]].fingerprint, sends_at, trace)
+    kept = {intent["intent_id"] for intent in intents if reserve_cap(db, intent)}
+    for intent in intents:
+        if intent["intent_id"] not in kept:
+            hold(db, case, intent, "system", "cap")
+    return [
+        Decision(one, case_id, approval_id, "approved" if one in kept else "held", sends_at if one in kept else None)
+        for one, approval_id in decided.items()
+    ]
+
+
+def _read(db: Connection, merchant_id: UUID, intent_id: UUID) -> RowMapping:
+    intent = read_intent(db, merchant_id, intent_id, lock=True)
+    if intent is None:
+        raise NotFound
+    return intent
+
+
+def _still_as_seen(
+    db: Connection, case: LockedCase, intents: list[RowMapping], staff_id: UUID, seen: Mapping[UUID, Seen]
+) -> None:
+    refused = [
+        decided_or_stale(db, intent) if intent["state"] != "proposed" else _changed(db, intent, seen)
+        for intent in intents
+    ]
+    if all(isinstance(one, AlreadyDecided) for one in refused):
+        raise refused[0]  # type: ignore[misc]
+    for intent in intents:
+        check_may_approve(db, intent, staff_id)
+    changed = [
+        one if isinstance(one, Stale) else stale(db, intent)
+        for one, intent in zip(refused, intents, strict=True)
+        if one is not None
+    ]
+    more = rows(db, _PROPOSED, m=case.merchant_id, c=case.case_id, seen=list(seen))
+    if changed or more:
+        first = changed[0] if changed else stale(db, intents[0])
+        raise Stale(**first.facts, all=[one.facts for one in changed], more=[dict(row) for row in more])
+    if intents[0]["blocked"]:
+        raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
+
+
+def _changed(db: Connection, intent: RowMapping, seen: Mapping[UUID, Seen]) -> Stale | None:
+    now_print = fingerprint(intent, current_evidence(db, intent))
+    same = hmac.compare_digest(now_print, seen[intent["intent_id"]].fingerprint)
+    return None if same else stale(db, intent)
+
+
+_PROPOSED = """
+    SELECT intent_id, number, amount_minor, currency FROM intents
+    WHERE merchant_id = :m AND case_id = :c AND state = 'proposed' AND intent_id <> ALL(:seen) ORDER BY number
+"""
