@@ -25,6 +25,7 @@ from ledger.database import connect, first, rows, run, transaction
 from ledger.errors import LedgerError
 from ledger.migrations.run import migrate
 from ledger.money import MoneyError, parse_major
+from ledger.position import deployment
 from ledger.seals import Sealer, new_key
 from settings import Settings
 
@@ -44,6 +45,17 @@ def migrate_command() -> None:
     except (ArgumentError, DBAPIError):
         raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
     click.echo("The schema is the newest.")
+
+
+@database.command("deployment")
+def show_deployment() -> None:
+    """Print the settings by which workers know this database (S84). Any role may ask."""
+    with _transaction() as db:
+        known = deployment(db)
+    if known is None:
+        raise click.ClickException("There is no deployment yet: add the first merchant with `flask merchants add`.")
+    click.echo(f"DEPLOYMENT_ID={known[0]}")
+    click.echo(f"GENERATION={known[1]}")
 
 
 @click.group("keys")
@@ -83,6 +95,7 @@ def add_merchant(
     with _transaction() as db:
         merchant_id = merchants.add_merchant(db, new)
     click.echo(f"{slug} is {merchant_id}. Without a cap in a currency nothing of it can be approved.")
+    click.echo("Its workers need DEPLOYMENT_ID and GENERATION: `flask db deployment` prints them.")
 
 
 @click.group("staff")

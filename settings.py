@@ -9,6 +9,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
+from uuid import UUID
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -30,6 +31,10 @@ class Settings(BaseSettings):
     seal_public_keys: tuple[str, ...] = ()
     # Worker only, by credential name of the provider account: {"hollowbrook": "rk_live_…"}.
     provider_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    # Worker only: which database it works for, as `flask db deployment` prints it, and where its mark of that is kept.
+    deployment_id: UUID | None = None
+    generation: int | None = Field(default=None, ge=1)
+    state_dir: Path = Path("var/state")
     provider_base_url: str = "https://api.stripe.com"
     provider_connect_seconds: float = 5
     provider_read_seconds: float = 30

@@ -101,8 +101,10 @@ class Bench:
         return measure
 
     def _run_worker(self) -> tuple[int, float]:
+        given = self.stack.worker_environment()
         settings = Settings(
-            environment="test", database_url=SecretStr(self.stack.worker_environment()["DATABASE_URL"]),
+            environment="test", database_url=SecretStr(given["DATABASE_URL"]), state_dir=Path(given["STATE_DIR"]),
+            deployment_id=UUID(given["DEPLOYMENT_ID"]), generation=int(given["GENERATION"]),
             seal_public_keys=(self.sealer.public_text(),), provider_base_url=self.stack.provider_url,
             provider_keys={SLUG: SecretStr(self.stack.secrets["provider_keys"][SLUG])},
         )  # fmt: skip

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from uuid import UUID
 
 import requests
 
 from demo.postgres import EmbeddedPostgres
 from demo.roles import CONSOLE, OWNER, WORKER, prepare, roles_exist
+from ledger.database import connect, transaction
 from ledger.migrations.run import migrate
+from ledger.position import deployment
 from ledger.seals import Sealer, new_key
 from sandbox.client import SandboxClient
 
@@ -129,14 +132,27 @@ class LocalStack:
 
     def worker_environment(self) -> dict[str, str]:
         """What a worker process is given: its database role, the public half of the seal, the provider's keys."""
+        known = self.deployment()
+        standing = {"DEPLOYMENT_ID": str(known[0]), "GENERATION": str(known[1])} if known else {}
         return {
             "DATABASE_URL": self.role_urls[WORKER],
+            "STATE_DIR": str(self.folder / "state"),
+            **standing,
             "SEAL_PUBLIC_KEYS": json.dumps([self.sealer().public_text()]),
             "PROVIDER_KEYS": json.dumps(self.secrets["provider_keys"]),
             "PROVIDER_BASE_URL": self.provider_url,
             "CONSISTENCY_SECONDS": str(self.consistency_seconds),
             "ENVIRONMENT": self.environment,
         }
+
+    def deployment(self) -> tuple[UUID, int] | None:
+        """Id and generation of the deployment; None before its first merchant."""
+        owner = connect(self.role_urls[OWNER], pool_size=1, name="local")
+        try:
+            with transaction(owner, read_only=True) as db:
+                return deployment(db)
+        finally:
+            owner.dispose()
 
     def kill(self, name: str) -> None:
         """SIGKILL to one process and to what it started: as a power cut would."""

@@ -298,6 +298,8 @@ class Seeding:
         settings = Settings(
             environment="demo", database_url=SecretStr(environment["DATABASE_URL"]), provider_keys=keys,
             seal_public_keys=(self.sealer.public_text(),), provider_base_url=self.stack.provider_url,
+            deployment_id=UUID(environment["DEPLOYMENT_ID"]), generation=int(environment["GENERATION"]),
+            state_dir=Path(environment["STATE_DIR"]),
         )  # fmt: skip
         with running_worker(settings) as worker:
             worker.engine.dispose()

@@ -11,7 +11,9 @@ from pydantic_settings import SettingsError
 
 from jobs.logs import configure
 from jobs.schedule import PERIODIC, NotQuiet, run_forever, run_job, stop_on_signals, until_quiet
-from jobs.worker import BUSY, Worker, running_worker
+from jobs.standing import FAULTS
+from jobs.worker import BUSY, Worker, running_worker, standing_of
+from ledger.database import connect
 from ledger.database_role import WrongRole, check_role
 from ledger.seals import SealVerifier
 from settings import Settings
@@ -49,6 +51,26 @@ def run(once: str | None, quiet: bool, horizon: float) -> None:
             raise click.ClickException(str(error)) from None
 
 
+@jobs.command("begin")
+def begin() -> None:
+    """Make this host's mark of the database, once, on a new host of workers. Not after a restore: that is `flask recover`."""
+    configure()
+    given = read_settings()
+    engine = connect(given.database_url.get_secret_value(), pool_size=1, name="begin")
+    try:
+        check_role(engine, ROLE)
+        fault = standing_of(engine, given).begin()
+    except (ValueError, WrongRole) as error:
+        raise click.ClickException(str(error)) from None
+    except BUSY:
+        raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
+    finally:
+        engine.dispose()
+    if fault:
+        raise click.ClickException(f"Nothing was marked: {FAULTS[fault]}.")
+    click.echo("This host has its mark: its workers send.")
+
+
 def _work(worker: Worker, once: str | None, quiet: bool, horizon: float) -> None:
     if not once and not quiet:
         run_forever(worker)
@@ -84,6 +106,8 @@ def start_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
         faults.append("SEAL_PUBLIC_KEYS is missing. Give the public halves as printed by `flask keys new`.")
     if not given.provider_keys:
         faults.append("PROVIDER_KEYS is missing. Give one restricted key per credential name of provider_accounts.")
+    if given.deployment_id is None or given.generation is None:
+        faults.append("DEPLOYMENT_ID or GENERATION is missing. Give both as `flask db deployment` prints them.")
     try:
         SealVerifier(list(given.seal_public_keys))
     except ValueError as error:

@@ -35,6 +35,8 @@ def run_once(worker: Worker) -> Counts:
     Counts: orphans, looks, and of the looks found, absent, no_answer, two_refunds; resent and by outcome what came of it.
     """
     counts: Counts = Counter()
+    if not worker.may_send():
+        return Counter(["not_standing"])
     for merchant_id in worker.merchants():
         if worker.stopping.is_set() or not worker.liveness.alive():
             break
@@ -87,6 +89,8 @@ def look(worker: Worker, one: Look) -> list[str]:
     claimed = worker.patiently(_record_absent, worker, one, worker_id, window)
     if claimed is None:
         return ["absent"]
+    if not worker.keeps_mark_of(claimed):
+        send_until = float("-inf")
     return ["absent", "resent", send(worker, Held(claimed, worker_id, send_until))]
 
 

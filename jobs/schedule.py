@@ -24,7 +24,7 @@ from ledger.database import scalar, transaction
 from ledger.outbox import brakes_on
 
 # Rounds that count nothing but these got nowhere.
-_NO_PROGRESS: Final = frozenset(("busy", "failed", "no_answer", "not_alive", "reads"))
+_NO_PROGRESS: Final = frozenset(("busy", "failed", "no_answer", "not_alive", "not_standing", "reads"))
 PAUSE_SECONDS: Final = 0.2
 
 

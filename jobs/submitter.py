@@ -38,11 +38,14 @@ def run_once(worker: Worker) -> Counts:
     """Sends everything that is due, merchant after merchant in turns, and waits for the answers.
 
     Counts: claimed, and by outcome confirmed, refused, not_accepted, unknown; taken_over (another worker recorded first),
-    not_recorded (the database was away), busy and failed (merchants that could not be claimed from).
+    not_recorded (the database was away), busy and failed (merchants that could not be claimed from), not_standing (nothing
+    may be sent from this database).
     """
     counts: Counts = Counter()
     if not worker.liveness.alive():
         return counts
+    if not worker.may_send():
+        return Counter(["not_standing"])
     turns = worker.merchants()
     under_way: set[Future[Counts]] = set()
     try:
@@ -82,6 +85,8 @@ def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
         log.error("claim_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
         return []
     counts["claimed"] += len(claimed)
+    if claimed and not worker.keeps_mark_of(claimed[-1]):
+        send_until = float("-inf")
     return [Held(one, worker_id, send_until) for one in claimed]
 
 

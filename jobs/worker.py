@@ -18,8 +18,10 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from jobs.liveness import Liveness
+from jobs.standing import Standing
 from jobs.stripe_gateway import StripeGateway
 from ledger.database import WORKER_STATEMENT_SECONDS, connect, rows, transaction
+from ledger.outbox import Claimed
 from ledger.seals import SealVerifier
 from settings import Settings
 
@@ -66,7 +68,10 @@ class ChargeLocks:
 
 @dataclass
 class Worker:
-    """One worker process. `in_flight` is in calls; `consistency_seconds` is how late the provider's lists may be."""
+    """One worker process. `in_flight` is in calls; `consistency_seconds` is how late the provider's lists may be.
+
+    `standing` says whether it may send; `running_worker` always gives one.
+    """
 
     engine: Engine
     gateway: StripeGateway
@@ -74,6 +79,7 @@ class Worker:
     verifier: SealVerifier
     in_flight: int = 16
     consistency_seconds: int = 60
+    standing: Standing | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
     charges: ChargeLocks = field(default_factory=ChargeLocks)
 
@@ -92,6 +98,14 @@ class Worker:
         self._threads.shutdown(wait=True)
         self.liveness.close()
         self.engine.dispose()
+
+    def may_send(self) -> bool:
+        """Whether this is the database this worker is for, and as new as it was (S84). Raises what a busy database raises."""
+        return self.standing is None or self.standing.good()
+
+    def keeps_mark_of(self, claimed: Claimed) -> bool:
+        """Notes an attempt outside the database before it is sent; False when it must not be sent."""
+        return self.standing is None or self.standing.note(claimed)
 
     def merchants(self) -> list[UUID]:
         """Every merchant, in another order each time, so that several workers do not meet at each of them."""
@@ -117,7 +131,7 @@ class Worker:
 
 @contextmanager
 def running_worker(settings: Settings) -> Iterator[Worker]:
-    """A worker of this configuration whose lock is held. Raises ValueError for a seal key or time-out that cannot be."""
+    """A worker of this configuration whose lock is held. Raises ValueError for a value that is missing or cannot be."""
     gateway = StripeGateway(
         settings.provider_keys, settings.provider_base_url, settings.provider_connect_seconds, settings.provider_read_seconds
     )  # fmt: skip
@@ -129,7 +143,15 @@ def running_worker(settings: Settings) -> Iterator[Worker]:
     with (
         Liveness(url) as liveness,
         Worker(
-            engine, gateway, liveness, verifier, settings.submitter_in_flight, settings.consistency_seconds
+            engine, gateway, liveness, verifier, settings.submitter_in_flight, settings.consistency_seconds,
+            standing_of(engine, settings),
         ) as worker,
     ):  # fmt: skip
         yield worker
+
+
+def standing_of(engine: Engine, settings: Settings) -> Standing:
+    """The guard of a configured worker. Raises ValueError when the deployment or its generation is not given."""
+    if settings.deployment_id is None or settings.generation is None:
+        raise ValueError("DEPLOYMENT_ID and GENERATION are missing: `flask db deployment` prints them.")
+    return Standing(engine, settings.deployment_id, settings.generation, settings.state_dir)

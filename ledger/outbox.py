@@ -175,6 +175,14 @@ def raise_alarm(db: Connection, merchant_id: UUID, kind: str, intent_id: UUID | 
             m=merchant_id, a=uuid7(), k=kind, i=intent_id, t=text)  # fmt: skip
 
 
+def close_alarms(db: Connection, merchant_id: UUID, kind: str) -> int:
+    """What the alarms of a kind were about is over; returns how many were open."""
+    return run(
+        db, "UPDATE alarms SET closed_at = now() WHERE merchant_id = :m AND kind = :k AND closed_at IS NULL",
+        m=merchant_id, k=kind,
+    )  # fmt: skip
+
+
 # An attempt without a result belongs to nobody when its worker's advisory lock is gone, or its lease has ended.
 _ORPHANS: Final = """
     SELECT i.case_id, i.intent_id, a.attempt_no FROM outbox o

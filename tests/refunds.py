@@ -4,12 +4,16 @@
 no command would write (time passing, tampering) are written by `as_administrator`, whom no trigger and no policy binds.
 """
 
+import atexit
+import functools
 import itertools
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -18,6 +22,7 @@ from psycopg.rows import dict_row
 from pydantic import SecretStr
 
 from jobs.liveness import Liveness
+from jobs.standing import Standing
 from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
 from ledger.database import connect
@@ -164,6 +169,8 @@ def worker_at(stack: Stack, sandbox: SandboxClient, world: World, **options: Any
     keys = {world.slug: SecretStr(sandbox.secret_key)}
     engine = connect(stack.worker_url, pool_size=12, name="test-jobs")
     gateway = StripeGateway(keys, sandbox.base_url, 1, READ_SECONDS)
+    if "standing" not in options:
+        options["standing"] = Standing(engine, *deployment_of(stack), state_folder())
     with (
         Liveness(stack.worker_url) as liveness,
         Worker(engine, gateway, liveness, lives.verifier(), in_flight=8, **options) as worker,
@@ -171,11 +178,29 @@ def worker_at(stack: Stack, sandbox: SandboxClient, world: World, **options: Any
         yield worker
 
 
+def deployment_of(stack: Stack) -> tuple[UUID, int]:
+    """What a worker's settings say of the database: the deployment and its generation."""
+    (row,) = as_administrator(stack, "SELECT deployment_id, generation FROM deployment")
+    return row["deployment_id"], row["generation"]
+
+
+@functools.cache
+def state_folder() -> Path:
+    """Where this run's workers keep their marks: one host."""
+    folder = tempfile.TemporaryDirectory(prefix="onceback-state-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
 def worker_environment(stack: Stack, sandbox_url: str, world: World, secret_key: str, **more: str) -> dict[str, str]:
     """What `python -m jobs run` is given."""
+    deployment_id, generation = deployment_of(stack)
     return {
         **os.environ,
         "ENVIRONMENT": "test",
+        "DEPLOYMENT_ID": str(deployment_id),
+        "GENERATION": str(generation),
+        "STATE_DIR": str(state_folder()),
         "DATABASE_URL": stack.worker_url,
         "PROVIDER_BASE_URL": sandbox_url,
         "PROVIDER_KEYS": json.dumps({world.slug: secret_key}),

@@ -129,6 +129,7 @@ captures = Table(
     Column("releasing_minor", BigInteger, nullable=False, server_default=text("0")),
     Column("released_minor", BigInteger, nullable=False, server_default=text("0")),
     Column("next_read_at", MOMENT),
+    Column("verified_generation", Integer, nullable=False, server_default="1"),
     UniqueConstraint("merchant_id", "capture_id", "currency"),
     UniqueConstraint("merchant_id", "order_id", "capture_ref"),
     UniqueConstraint("merchant_id", "provider_account_id", "charge_ref"),
@@ -140,4 +141,11 @@ captures = Table(
     Index("captures_of_order", "merchant_id", "order_id"),
     Index("captures_by_payment", "merchant_id", "payment_intent_ref"),
     Index("captures_to_read", "merchant_id", "next_read_at", postgresql_where=text("next_read_at IS NOT NULL")),
+    Index(
+        "captures_to_verify",
+        "merchant_id",
+        "verified_generation",
+        "capture_id",
+        postgresql_where=text("provider_account_id IS NOT NULL"),
+    ),
 )

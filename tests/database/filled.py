@@ -38,6 +38,24 @@ def fill(stack: Stack, world: World) -> None:
             " VALUES (:m, :id, :o, '{}', :digest)",
             m=world.merchant_id, id=uuid7(), o=world.order.order_id, digest=sha256(b"other facts"),
         )  # fmt: skip
+        _of_a_recovery(db, world, intents["succeeded"])
+
+
+def _of_a_recovery(db: Connection, world: World, paid: put.Intent) -> None:
+    run(
+        db, "INSERT INTO recoveries (generation, first_engineer, second_engineer, backup_at, started_at)"
+        " VALUES (2, 'Ute', 'Ravi', '2020-01-01', '2020-01-01') ON CONFLICT DO NOTHING",
+    )  # fmt: skip
+    run(db, "UPDATE deployment SET generation = 2 WHERE generation = 1")
+    run(db, "UPDATE captures SET verified_generation = 2 WHERE merchant_id = :m", m=world.merchant_id)
+    run(
+        db, "INSERT INTO recovered_refunds (merchant_id, refund_ref, outcome, generation, amount_minor, currency, refunded_at)"
+        " VALUES (:m, 're_lost', 'by_hand', 2, 100, 'GBP', now())", m=world.merchant_id,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO void_approvals (merchant_id, approval_id, generation) SELECT merchant_id, approval_id, 2"
+        " FROM approvals WHERE merchant_id = :m AND intent_id = :i", m=world.merchant_id, i=paid.intent_id,
+    )  # fmt: skip
 
 
 def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:

@@ -14,7 +14,7 @@ from tests.world import World, build_world
 JOURNALS = (
     "approvals", "attempt_results", "attempts", "cap_entries", "conversations", "entitlements", "events", "evidence",
     "idempotency_keys", "intent_transitions", "line_claims", "looks", "notes", "order_conflicts", "photos", "policies",
-    "transfers", "capture_facts", "manual_settlements",
+    "transfers", "capture_facts", "manual_settlements", "recovered_refunds", "void_approvals",
 )  # fmt: skip
 VERBS = {"change": "UPDATE {0} SET {1} = {1}", "remove": "DELETE FROM {0}", "empty": "TRUNCATE {0} CASCADE"}
 

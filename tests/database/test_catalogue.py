@@ -11,11 +11,14 @@ from tests.stack import Stack, without
 RANDOM_KEYS = {("intents", "provider_key"), ("api_tokens", "token_id")}
 # A credential and account at the provider serve one merchant; only the owner's set-up writes there, so only it meets this.
 ONE_MERCHANTS = {("provider_accounts", "credential", "account_ref")}
-# References to people and to the list of merchants itself.
-WITHOUT_MERCHANT = {("memberships", "staff_id")}
-# Tables that are nobody's: the deployment, the merchants, the people and their sessions, the list of transitions.
+# References to people, and to the generations of the deployment.
+WITHOUT_MERCHANT = {
+    ("memberships", "staff_id"), ("recovered_refunds", "generation"), ("void_approvals", "generation"),
+}  # fmt: skip
+# Tables that are nobody's: the deployment and its recoveries, the merchants, the people and their sessions, the list of
+# transitions.
 NOBODYS = {
-    "deployment", "merchants", "staff", "sessions", "sign_in_misses", "intent_transitions", "alembic_version",
+    "deployment", "merchants", "staff", "sessions", "sign_in_misses", "intent_transitions", "alembic_version", "recoveries",
 }  # fmt: skip
 # S45: functions that run as their owner. Each moves what no role may update, and nothing else.
 DEFINERS = {

@@ -35,6 +35,8 @@ REFUSED: list[tuple[dict[str, str | None], str]] = [
     ({"SEAL_PUBLIC_KEYS": "[]"}, "SEAL_PUBLIC_KEYS is missing"),
     ({"SEAL_PUBLIC_KEYS": '["nonsense"]'}, "a seal key is written"),
     ({"PROVIDER_KEYS": "{}"}, "PROVIDER_KEYS is missing"),
+    ({"DEPLOYMENT_ID": None}, "DEPLOYMENT_ID or GENERATION is missing"),
+    ({"GENERATION": None}, "DEPLOYMENT_ID or GENERATION is missing"),
     ({"PROVIDER_KEYS": '{"harbour": "sk_live_SECRETSECRET"}'}, "a live provider key outside production"),
     ({"PROVIDER_KEYS": "sk_test_SECRETSECRET"}, "provider_keys"),
     ({"PROVIDER_READ_SECONDS": "80"}, "PROVIDER_READ_SECONDS"),
