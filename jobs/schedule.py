@@ -17,7 +17,7 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import by_hand, daily_cap, inbox, reconciler, submitter
+from jobs import books, by_hand, daily_cap, inbox, reconciler, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import scalar, transaction
@@ -52,6 +52,7 @@ PERIODIC: Final = (
     Periodic("inbox", inbox.run_once, 2, "a hint is worth a read within seconds, and many of them the same read"),
     Periodic("by_hand", by_hand.run_once, 2, "what a person paid back by hand shows as paid while they look"),
     Periodic("daily_cap", daily_cap.run_once, 5, "a raise or a new business day shows at the caps desk at once"),
+    Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
 )
 
 

@@ -7,20 +7,25 @@ releases money.
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
 
 import stripe
 from pydantic import SecretStr
 
 from jobs.stripe_amounts import NotSendable, to_provider
 from jobs.stripe_answers import CREDENTIAL_SECONDS, REFUND_REF, Unreadable, failed_call, read_refund
+from jobs.stripe_lists import Page, movements_of, movements_page, refunds_page, shown_refund
 from jobs.stripe_session import ProviderSession
 from ledger.database import forbid_open_transaction
 from ledger.outbox import SEND_MARGIN_SECONDS
 from ledger.reconciliation import Look
+from ledger.reconciliation_compare import Movement, ShownRefund
 from ledger.settlement import Confirmed, NotAccepted, Outcome, ProviderRefund, Unknown, mismatch
+
+R = TypeVar("R")
 
 # Also stops the SDK from writing an id file into the user's folder.
 stripe.enable_telemetry = False
@@ -160,6 +165,38 @@ class StripeGateway:
         if found.refund_ref != refund_ref:
             raise LookFailed("another_refund")
         return found
+
+    def refunds_page(self, account: _Account, since: datetime, until: datetime, after: str) -> Page[ShownRefund]:
+        """A page of an account's refunds made in [since, until), whoever made them, newest first. Raises LookFailed."""
+        return self._read(account, lambda client: refunds_page(client, since, until, after))
+
+    def movements_page(
+        self, account: _Account, kind: str, since: datetime, until: datetime, after: str
+    ) -> Page[Movement]:
+        """A page of an account's balance movements of one type, newest first. Raises LookFailed."""
+        return self._read(account, lambda client: movements_page(client, kind, since, until, after))
+
+    def movements_of(self, account: _Account, refund_ref: str) -> list[Movement]:
+        """The balance movements of one refund. Raises LookFailed."""
+        return self._read(account, lambda client: movements_of(client, refund_ref))
+
+    def shown(self, account: _Account, refund_ref: str) -> ShownRefund:
+        """One refund with when it was made, as it stands now. Raises NoSuchRefund (404), LookFailed."""
+        if not REFUND_REF.fullmatch(refund_ref):
+            raise NoSuchRefund("no_refund_ref")
+        return self._read(account, lambda client: shown_refund(client.v1.refunds.retrieve(refund_ref)))
+
+    def _read(self, account: _Account, read: Callable[[stripe.StripeClient], R]) -> R:
+        forbid_open_transaction()
+        client = self._client(account)
+        try:
+            return read(client)
+        except stripe.StripeError as error:
+            if error.http_status == 404:
+                raise NoSuchRefund("not_there", 404) from error
+            raise _look_failed(error) from error
+        except _UNREADABLE as error:
+            raise LookFailed(UNREADABLE_LIST) from error
 
     def _client(self, of: _Account) -> stripe.StripeClient:
         key = self._keys.get(of.credential)

@@ -24,6 +24,7 @@ def fill(stack: Stack, world: World) -> None:
         _beside_a_case(db, world, intents["proposed"].case_id)
         _of_the_workers(db, world, intents["succeeded"])
         _forms_of_payment(db, world)
+        _of_a_run(db, world)
         run(
             db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
             " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",
@@ -121,3 +122,29 @@ def _of_the_workers(db: Connection, world: World, intent: put.Intent) -> None:
         db, "INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, created_at, body_digest)"
         " VALUES (:m, 'evt_1', 'refund.updated', 're_1', now(), :digest)", digest=sha256(b"body"), **names,
     )  # fmt: skip
+
+
+def _of_a_run(db: Connection, world: World) -> None:
+    names = {"m": world.merchant_id, "a": world.provider_account_id, "r": uuid7(), "d": uuid7(), "id": uuid7()}
+    for statement in _RUN.split(";"):
+        run(db, statement, **names)
+
+
+_RUN = """
+    INSERT INTO reconciliation_runs (merchant_id, run_id, provider_account_id, from_at, to_at, asked_by)
+        VALUES (:m, :r, :a, now() - interval '1 day', now(), 'command');
+    INSERT INTO reconciliation_sides (merchant_id, run_id, side, position) VALUES (:m, :r, 'refunds', 0);
+    INSERT INTO reconciliation_totals (merchant_id, run_id, part, currency) VALUES (:m, :r, 'refunds', 'GBP');
+    INSERT INTO provider_refunds (merchant_id, provider_account_id, refund_ref, amount_minor, currency, status,
+        payment_intent_ref, charge_ref, intent_ref, failure_reason, created_at)
+        VALUES (:m, :a, 're_run', 1, 'GBP', 'succeeded', '', '', '', '', now());
+    INSERT INTO provider_movements (merchant_id, provider_account_id, movement_ref, kind, source_ref, amount_minor,
+        currency, converted, created_at) VALUES (:m, :a, 'txn_run', 'refund', 're_run', 1, 'GBP', false, now());
+    INSERT INTO discrepancies (merchant_id, discrepancy_id, provider_account_id, run_id, kind, refund_ref, occurrence, ours,
+        theirs, dated_at) VALUES (:m, :d, :a, :r, 'missing_here', 're_run', 1, '{}', '{}', now());
+    INSERT INTO reconciliation_findings (merchant_id, run_id, discrepancy_id, part, source_ref, currency, difference_minor)
+        VALUES (:m, :r, :d, 'refunds', 're_run', 'GBP', 1);
+    INSERT INTO discrepancy_acts (merchant_id, act_id, discrepancy_id, kind, code, note, actor)
+        VALUES (:m, :id, :d, 'resolved', 'gone', 'equal again', 'system');
+    INSERT INTO self_checks (merchant_id, night, faults) VALUES (:m, '2026-01-01', 0)
+"""

@@ -12,9 +12,10 @@ from tests.stack import CONSOLE, OWNER, WORKER, Server, Stack, fresh_stack, with
 from tests.world import World, build_world
 
 JOURNALS = (
-    "approvals", "attempt_results", "attempts", "cap_entries", "conversations", "entitlements", "events", "evidence",
-    "idempotency_keys", "intent_transitions", "line_claims", "looks", "notes", "order_conflicts", "photos", "policies",
-    "transfers", "capture_facts", "manual_settlements", "recovered_refunds", "void_approvals",
+    "approvals", "attempt_results", "attempts", "cap_entries", "capture_facts", "conversations", "discrepancies",
+    "discrepancy_acts", "entitlements", "events", "evidence", "idempotency_keys", "intent_transitions", "line_claims",
+    "looks", "manual_settlements", "notes", "order_conflicts", "photos", "policies", "reconciliation_findings",
+    "recovered_refunds", "self_checks", "transfers", "void_approvals",
 )  # fmt: skip
 VERBS = {"change": "UPDATE {0} SET {1} = {1}", "remove": "DELETE FROM {0}", "empty": "TRUNCATE {0} CASCADE"}
 
