@@ -1,0 +1,117 @@
+"""How statements reach the server: names and casts as they are written, errors as SQLAlchemy's, lost connections replaced."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
+
+from ledger.database import first, rows, run, run_later, run_many, scalar, together, transaction
+from tests.stack import Stack
+
+
+def test_names_are_bound_and_all_else_stays_as_it_is_written(db: Connection) -> None:
+    found = first(
+        db, "SELECT :a::text AS a, CAST(:b AS int) + :b AS twice, '07:30:00'::time::text AS at, '100 %s %(a)s' AS percent,"
+        " '{\"a\":1}'::jsonb AS body, int4range(1, 3) AS units", a="it's :b", b=21,
+    )  # fmt: skip
+
+    assert found is not None
+    assert dict(found) == {
+        "a": "it's :b", "twice": 42, "at": "07:30:00", "percent": "100 %s %(a)s", "body": {"a": 1}, "units": found["units"],
+    }  # fmt: skip
+    assert (found["units"].lower, found["units"].upper) == (1, 3)
+    assert [type(row["x"]) for row in rows(db, "SELECT :x AS x", x=uuid4())] == [UUID]
+    assert scalar(db, "SELECT 1 WHERE false") is None
+
+
+def test_an_error_is_one_of_sqlalchemy_and_says_nothing_of_what_was_bound(db: Connection) -> None:
+    with pytest.raises(DBAPIError) as told:
+        scalar(db, "SELECT CAST(:secret AS text) || 1 / 0", secret="Ilse Brandt")
+
+    assert told.value.orig is not None
+    assert getattr(told.value.orig, "sqlstate", None) == "22012"
+    assert "Ilse" not in str(told.value)
+
+
+def _table(db: Connection) -> None:
+    run(db, "CREATE TEMPORARY TABLE seen (id int PRIMARY KEY, what text) ON COMMIT DROP")
+
+
+def test_many_and_together_run_in_their_order_and_count_what_they_did(db: Connection) -> None:
+    _table(db)
+    run_many(db, "INSERT INTO seen VALUES (:id, :what)", [{"id": 2, "what": "b"}, {"id": 1, "what": "a"}])
+    with together(db):
+        changed = run_later(db, "UPDATE seen SET what = what || 'x'")
+        added = run_later(db, "INSERT INTO seen VALUES (:i, 'c'), (:j, 'd')", i=3, j=4)
+        assert run(db, "DELETE FROM seen WHERE id = :i", i=4) == 1
+        gone = run_later(db, "DELETE FROM seen WHERE id = 9")
+
+    assert (changed.count, added.count, gone.count) == (2, 2, 0)
+    assert [row["what"] for row in rows(db, "SELECT what FROM seen ORDER BY id")] == ["ax", "bx", "c"]
+
+
+def _insert_together(db: Connection, *ids: int) -> None:
+    with together(db):
+        for number in ids:
+            run_later(db, "INSERT INTO seen VALUES (:i, 'a')", i=number)
+
+
+def test_after_the_one_that_fails_none_of_those_together_runs(db: Connection) -> None:
+    _table(db)
+    savepoint = db.begin_nested()
+    with pytest.raises(IntegrityError) as told:
+        _insert_together(db, 1, 1, 2)
+    savepoint.rollback()
+
+    assert getattr(told.value.orig, "sqlstate", None) == "23505"
+    assert scalar(db, "SELECT count(*) FROM seen") == 0
+
+
+def test_a_failure_together_leaves_nothing_of_the_transaction(stack: Stack) -> None:
+    def leave() -> None:
+        with transaction(stack.owner) as db, together(db):
+            run_later(db, "CREATE TABLE left_behind (id int PRIMARY KEY)")
+            run_later(db, "INSERT INTO left_behind VALUES (1), (1)")
+
+    with pytest.raises(IntegrityError):
+        leave()
+    with transaction(stack.owner) as db:
+        assert scalar(db, "SELECT to_regclass('left_behind')") is None
+
+
+def test_a_read_only_transaction_cannot_write(stack: Stack) -> None:
+    with pytest.raises(InternalError, match="read-only"), transaction(stack.owner, read_only=True) as db:
+        run(db, "CREATE TABLE written (id int)")
+
+
+def test_no_tenant_is_left_over_and_none_is_smuggled_in(stack: Stack) -> None:
+    merchant = uuid4()
+    token = "x', true), set_config('onceback.merchant', 'y"
+    with transaction(stack.owner, merchant, token_id=token) as db:
+        found = first(db, "SELECT current_setting('onceback.merchant') AS m, current_setting('onceback.token') AS t")
+        assert found is not None
+        assert (found["m"], found["t"]) == (str(merchant), token)
+    with transaction(stack.owner) as db:
+        assert scalar(db, "SELECT current_setting('onceback.merchant')") == ""
+
+
+def test_a_connection_the_server_ended_while_it_rested_is_replaced_unseen(stack: Stack) -> None:
+    with transaction(stack.console) as db:
+        backend = scalar(db, "SELECT pg_backend_pid()")
+    stack.server.run(f"SELECT pg_terminate_backend({backend}, 5000)".encode())
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT pg_backend_pid()") != backend
+
+
+def test_a_connection_that_ends_inside_a_transaction_fails_it_and_no_later_one(stack: Stack) -> None:
+    def ended() -> None:
+        with transaction(stack.console) as db:
+            stack.server.run(f"SELECT pg_terminate_backend({scalar(db, 'SELECT pg_backend_pid()')}, 5000)".encode())
+            scalar(db, "SELECT 1")
+
+    with pytest.raises(OperationalError) as told:
+        ended()
+    assert told.value.connection_invalidated
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT 1") == 1
