@@ -5,6 +5,8 @@ Lock order: case, intent, capture, cap day (last, and held only until the commit
 """
 
 import hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -14,13 +16,34 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
 from ledger.canonical import canonical_bytes
-from ledger.database import first, run
-from ledger.errors import AlreadyDecided, BadInput, LedgerError, NotAllowed, NotFound, SamePerson, Stale, WrongState
-from ledger.events import LockedCase, append, lock_case_of_intent
-from ledger.fingerprint import evidence_digest, fingerprint, frozen_request, not_sendable, read_intent, request_digest
+from ledger.database import first, run_later, together
+from ledger.errors import (
+    AlreadyDecided,
+    BadInput,
+    LedgerError,
+    NotAllowed,
+    NotEnoughMoneyLeft,
+    NotFound,
+    SamePerson,
+    Stale,
+    WrongState,
+)
+from ledger.events import ANOTHER_WAITS_OF_INTENT, LockedCase, append, lock_case_of_intent_later, locked_case
+from ledger.fingerprint import (
+    digest_of_evidence,
+    digest_of_request,
+    evidence_digest,
+    evidence_of_intent_later,
+    fingerprint,
+    frozen_request,
+    lock_intent_later,
+    not_sendable,
+    request_digest,
+)
 from ledger.ids import uuid7
-from ledger.reservation import reserve_cap, transfer
+from ledger.reservation import leaves_too_little, reserve_cap_later, transfer
 from ledger.seals import Sealer, SealVerifier
+from ledger.states import STAGE
 
 # S31: an approval by a signed-in session is good for a day by the database clock, and checked at each send.
 APPROVAL_HOURS: Final = 24
@@ -63,36 +86,88 @@ def approve(
     the standing approval, Stale with old and new values when anything differs from what was shown, NotEnoughMoneyLeft,
     WrongState while the order is blocked.
     """
-    case = lock_case_of_intent(db, merchant_id, intent_id)
-    intent = read_intent(db, merchant_id, intent_id, lock=True)
-    if intent is None:
-        raise NotFound
+    standing = _lock_and_read(db, merchant_id, intent_id, staff_id)
+    case, intent = standing.case, standing.intent
     if intent["state"] != "proposed":
         raise decided_or_stale(db, intent)
-    check_may_approve(db, intent, staff_id)
+    check_may_approve(intent, staff_id, standing.role)
     if intent["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
-    now_print = fingerprint(intent, current_evidence(db, intent))
+    now_print = fingerprint(intent, standing.evidence)
     if not hmac.compare_digest(now_print, seen.fingerprint):
         raise stale(db, intent)
-    approval = insert_approval(db, intent, staff_id, seen, sealer)
-    actor = f"staff:{staff_id}"
+    approval = sealed_approval(intent, staff_id, seen, sealer)
+    sends_at = case.at + timedelta(seconds=cancel_window_seconds)
     body = {"approval": str(approval["approval_id"]), "fingerprint": now_print.hex(), "amount_minor": str(intent["amount_minor"]),
             "currency": intent["currency"]}  # fmt: skip
-    append(db, case, "intent.approved", actor, body, intent_id=intent_id, move=("proposed", "approved"))
-    transfer(db, intent, "reserve")
-    sends_at = case.at + timedelta(seconds=cancel_window_seconds)
-    freeze_request(db, intent, now_print, sends_at, trace)
-    if reserve_cap(db, intent):
+    with refused_as_said(), together(db):
+        insert_approval(db, approval)
+        append(db, case, "intent.approved", approval["approver"], body, intent_id=intent_id, move=("proposed", "approved"),
+               stage=standing.stage)  # fmt: skip
+        transfer(db, intent, "reserve")
+        freeze_request(db, intent, now_print, sends_at, trace)
+        counted = reserve_cap_later(db, intent)
+    if counted.count == 1:
         return Decision(intent_id, case.case_id, approval["approval_id"], "approved", sends_at)
     hold(db, case, intent, "system", "cap")
     return Decision(intent_id, case.case_id, approval["approval_id"], "held", None)
 
 
+@dataclass(frozen=True)
+class _Standing:
+    """What an approval is judged by, all of it read after the case was locked. `stage`: the case's once it is approved."""
+
+    case: LockedCase
+    intent: RowMapping
+    evidence: bytes
+    role: str | None
+    stage: str
+
+
+def _lock_and_read(db: Connection, merchant_id: UUID, intent_id: UUID, staff_id: UUID) -> _Standing:
+    """In one round trip, each statement after the one before: what follows the lock sees what was committed before it."""
+    with together(db):
+        locked = lock_case_of_intent_later(db, merchant_id, intent_id)
+        read = lock_intent_later(db, merchant_id, intent_id)
+        evidence = evidence_of_intent_later(db, merchant_id, intent_id)
+        member = run_later(db, _MEMBER, m=merchant_id, s=staff_id)
+        waits = run_later(db, ANOTHER_WAITS_OF_INTENT, m=merchant_id, i=intent_id)
+    case, intent, role = locked_case(locked.first()), read.first(), member.first()
+    if intent is None:
+        raise NotFound
+    stage = case.stage if case.stage == STAGE["proposed"] and waits.rows() else STAGE["approved"]
+    return _Standing(case, intent, digest_of_evidence(evidence.rows()), role["role"] if role else None, stage)
+
+
+def role_of(db: Connection, merchant_id: UUID, staff_id: UUID) -> str | None:
+    """What a person is at a merchant now, or None."""
+    member = first(db, _MEMBER, m=merchant_id, s=staff_id)
+    return member["role"] if member else None
+
+
+_MEMBER: Final = """
+    SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m
+        AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL
+"""
+
+
+@contextmanager
+def refused_as_said() -> Iterator[None]:
+    """The refusals of the database that a person can do something about, in our words."""
+    try:
+        yield
+    except IntegrityError as error:
+        if "nobody_approves_what_they_asked_for" in str(error.orig):
+            raise SamePerson from error
+        if leaves_too_little(error):
+            raise NotEnoughMoneyLeft from error
+        raise
+
+
 def hold(db: Connection, case: LockedCase, intent: RowMapping, actor: str, reason: str) -> None:
     """approved → held; what was reserved stays reserved. `reason` is one of cap, seal, fingerprint, expired, left, blocked."""
     append(db, case, "intent.held", actor, intent_id=intent["intent_id"], move=("approved", "held"), reason=reason)
-    run(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
+    run_later(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
         m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
 
 
@@ -137,19 +212,15 @@ def role_reaches(role: str | None, route: str) -> bool:
     return role == "manager" or (role == "desk" and route == "desk")
 
 
-def check_may_approve(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
-    """Whether this person may approve this intent now. Raises NotFound, NotAllowed (role or limit), SamePerson (P7)."""
-    member = first(
-        db, "SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m"
-        " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL", m=intent["merchant_id"], s=staff_id,
-    )  # fmt: skip
-    if member is None:
+def check_may_approve(intent: RowMapping, staff_id: UUID, role: str | None) -> None:
+    """Raises NotFound, NotAllowed, SamePerson. `role`: what the person is at this merchant now, None when nothing."""
+    if role is None:
         raise NotFound
-    if member["role"] not in ("desk", "manager"):
+    if role not in ("desk", "manager"):
         raise NotAllowed
     if f"staff:{staff_id}" in (intent["requester"], intent["case_opener"]):
         raise SamePerson
-    if not role_reaches(member["role"], intent["route"]):
+    if not role_reaches(role, intent["route"]):
         raise NotAllowed("This refund is above what you may approve. Hand it to a manager.")
 
 
@@ -166,8 +237,8 @@ _INSERT_APPROVAL: Final = """
 """
 
 
-def insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Sealer) -> dict[str, Any]:
-    """Seals and keeps one approval of a locked intent. Raises BadInput (operation key), SamePerson."""
+def sealed_approval(intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Sealer) -> dict[str, Any]:
+    """The row of an approval, sealed. Raises BadInput for an operation key that is none."""
     if not 16 <= len(seen.operation_key) <= 64:
         raise BadInput("operation_key", "open the confirm page again from the case and use its button")
     approval: dict[str, Any] = {
@@ -177,24 +248,27 @@ def insert_approval(db: Connection, intent: RowMapping, staff_id: UUID, seen: Se
         "operation_key": seen.operation_key, "approved_at": intent["at"],
         "expires_at": intent["at"] + timedelta(hours=APPROVAL_HOURS), "seal_key_id": sealer.key_id,
     }  # fmt: skip
-    approval["seal"] = sealer.seal(approval)
-    try:
-        run(db, _INSERT_APPROVAL, **approval)
-    except IntegrityError as error:
-        if "nobody_approves_what_they_asked_for" in str(error.orig):
-            raise SamePerson from error
-        raise
-    return approval
+    return approval | {"seal": sealer.seal(approval)}
+
+
+def insert_approval(db: Connection, approval: dict[str, Any]) -> None:
+    """Writes a sealed approval; `refused_as_said` around it says what the database refuses."""
+    run_later(db, _INSERT_APPROVAL, **approval)
 
 
 def freeze_request(db: Connection, intent: RowMapping, print_: bytes, due_at: datetime, trace: str) -> None:
-    """Writes the outbox row: the request as every attempt will send it, due at `due_at`."""
-    request = frozen_request(intent, print_)
-    run(
-        db, "INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at) VALUES"
-        " (:m, :i, CAST(:request AS jsonb), :digest, :trace, :at, :due)", m=intent["merchant_id"], i=intent["intent_id"],
-        request=canonical_bytes(request).decode(), digest=request_digest(request), trace=trace, at=intent["at"], due=due_at,
+    """Writes the request of an approved intent as it will be sent."""
+    request = canonical_bytes(frozen_request(intent, print_))
+    run_later(
+        db, _INSERT_OUTBOX, m=intent["merchant_id"], i=intent["intent_id"], request=request.decode(),
+        digest=digest_of_request(request), trace=trace, at=intent["at"], due=due_at,
     )  # fmt: skip
+
+
+_INSERT_OUTBOX: Final = """
+    INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at)
+    VALUES (:m, :i, CAST(:request AS jsonb), :digest, :trace, :at, :due)
+"""
 
 
 STANDING_APPROVAL: Final = """
@@ -204,7 +278,7 @@ STANDING_APPROVAL: Final = """
 
 
 def decided_or_stale(db: Connection, intent: RowMapping) -> LedgerError:
-    """Why an intent that is not proposed cannot be approved: AlreadyDecided with the standing approval, or Stale."""
+    """What is said of an intent that is proposed no more: who decided it, or what took its place."""
     standing = first(db, STANDING_APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
     if standing is not None and intent["state"] != "withdrawn":
         return AlreadyDecided(approval=dict(standing), intent_id=intent["intent_id"])

@@ -19,13 +19,16 @@ from ledger.approvals import (
     freeze_request,
     hold,
     insert_approval,
+    refused_as_said,
+    role_of,
+    sealed_approval,
     stale,
 )
-from ledger.database import rows
+from ledger.database import rows, together
 from ledger.errors import AlreadyDecided, NotFound, Stale, WrongState
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import fingerprint, read_intent
-from ledger.reservation import reserve_cap, transfer
+from ledger.reservation import reserve_cap_later, transfer
 from ledger.seals import Sealer
 
 
@@ -53,19 +56,22 @@ def approve_together(
     intents.sort(key=lambda intent: intent["number"])
     _still_as_seen(db, case, intents, staff_id, seen)
     decided = {}
-    for intent in intents:
-        approval = insert_approval(db, intent, staff_id, seen[intent["intent_id"]], sealer)
-        decided[intent["intent_id"]] = approval["approval_id"]
-        body = {"approval": str(approval["approval_id"]), "fingerprint": bytes(approval["fingerprint"]).hex(),
-                "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"]}  # fmt: skip
-        move = ("proposed", "approved")
-        append(db, case, "intent.approved", f"staff:{staff_id}", body, intent_id=intent["intent_id"], move=move)
-    for intent in sorted(intents, key=lambda intent: intent["capture_id"]):
-        transfer(db, intent, "reserve")
     sends_at = case.at + timedelta(seconds=cancel_window_seconds)
-    for intent in intents:
-        freeze_request(db, intent, seen[intent["intent_id"]].fingerprint, sends_at, trace)
-    kept = {intent["intent_id"] for intent in intents if reserve_cap(db, intent)}
+    with refused_as_said(), together(db):
+        for intent in intents:
+            approval = sealed_approval(intent, staff_id, seen[intent["intent_id"]], sealer)
+            insert_approval(db, approval)
+            decided[intent["intent_id"]] = approval["approval_id"]
+            body = {"approval": str(approval["approval_id"]), "fingerprint": bytes(approval["fingerprint"]).hex(),
+                    "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"]}  # fmt: skip
+            move = ("proposed", "approved")
+            append(db, case, "intent.approved", f"staff:{staff_id}", body, intent_id=intent["intent_id"], move=move)
+        for intent in sorted(intents, key=lambda intent: intent["capture_id"]):
+            transfer(db, intent, "reserve")
+        for intent in intents:
+            freeze_request(db, intent, seen[intent["intent_id"]].fingerprint, sends_at, trace)
+        counted = {intent["intent_id"]: reserve_cap_later(db, intent) for intent in intents}
+    kept = {intent_id for intent_id, entry in counted.items() if entry.count == 1}
     for intent in intents:
         if intent["intent_id"] not in kept:
             hold(db, case, intent, "system", "cap")
@@ -91,8 +97,9 @@ def _still_as_seen(
     ]
     if all(isinstance(one, AlreadyDecided) for one in refused):
         raise refused[0]  # type: ignore[misc]
+    role = role_of(db, case.merchant_id, staff_id)
     for intent in intents:
-        check_may_approve(db, intent, staff_id)
+        check_may_approve(intent, staff_id, role)
     changed = [
         one if isinstance(one, Stale) else stale(db, intent)
         for one, intent in zip(refused, intents, strict=True)

@@ -30,10 +30,12 @@ def canonical_bytes(document: Mapping[str, Any] | list[Any]) -> bytes:
     Without floats and with ASCII keys the standard encoder writes the same bytes five times as fast (measured on the
     orders of a month); other keys sort by UTF-16 code units, which `rfc8785` does.
     """
-    if _ascii_keys(document, ""):
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-        return text.encode()
+    if _plain(document) or _ascii_keys(document, ""):
+        return _ENCODER.encode(document).encode()
     return rfc8785.dumps(document)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
 def digest(document: Mapping[str, Any] | list[Any], tag: str = "") -> str:
@@ -45,6 +47,20 @@ def digest_bytes(content: bytes, tag: str = "") -> str:
     """ "sha256:" and the hex SHA-256 of `tag`, a zero byte and `content`; without a tag, of `content` alone."""
     prefix = tag.encode() + b"\0" if tag else b""
     return "sha256:" + hashlib.sha256(prefix + content).hexdigest()
+
+
+def _plain(value: Any) -> bool:
+    """Whether it is certainly canonical JSON with ASCII keys: true of nearly every document, and found without its places."""
+    kind = type(value)
+    if kind is str:
+        return bool(value.isascii())
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _plain(member) for key, member in value.items())
+    if kind is list or kind is tuple:
+        return all(map(_plain, value))
+    if kind is int:
+        return bool(-MAX_SAFE <= value <= MAX_SAFE)
+    return value is None or kind is bool
 
 
 def _ascii_keys(value: object, place: str) -> bool:

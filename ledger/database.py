@@ -33,7 +33,7 @@ WORKER_STATEMENT_SECONDS = 30
 LOCK_SECONDS = 2
 IDLE_TRANSACTION_SECONDS = 10
 # A pooled connection that rested this long may have been dropped by something between here and the server without a word.
-RESTED_SECONDS: Final = 5.0
+RESTED_SECONDS: Final = 5
 # Statements kept prepared in one connection; the whole of the program has about three hundred.
 PREPARED_MOST: Final = 400
 
@@ -173,15 +173,27 @@ def run_many(db: Connection, sql: str, values: Sequence[Mapping[str, Any]]) -> N
 
 
 class Later:
-    """What a statement given to `run_later` did, once its `together` block has ended."""
+    """What came of a statement given to `run_later`: read it when its `together` block has ended."""
 
-    def __init__(self, cursor: psycopg.RawCursor[Any]) -> None:
+    def __init__(self, db: Connection, cursor: psycopg.RawCursor[Any]) -> None:
+        self._db = db
         self._cursor = cursor
 
     @property
     def count(self) -> int:
         """How many rows it changed."""
         return self._cursor.rowcount
+
+    def rows(self) -> list[RowMapping]:
+        """All its rows."""
+        try:
+            return cast("list[RowMapping]", self._cursor.fetchall())
+        except psycopg.Error as error:
+            _raise(self._db, "", error)
+
+    def first(self) -> RowMapping | None:
+        """Its first row, or None."""
+        return next(iter(self.rows()), None)
 
 
 @contextmanager
@@ -201,7 +213,7 @@ def together(db: Connection) -> Iterator[None]:
 
 def run_later(db: Connection, sql: str, /, **values: Any) -> Later:
     """Runs a statement whose answer nothing has to wait for: inside `together` its errors may come later, else at once."""
-    return Later(_execute(db, sql, values, tuple_row, _same))
+    return Later(db, _execute(db, sql, values, dict_row, _same))
 
 
 Cursor = psycopg.RawCursor[Any]

@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.canonical import canonical_bytes
-from ledger.database import first, rows, run, scalar
+from ledger.database import Later, first, rows, run_later, scalar
 from ledger.errors import NotFound
 from ledger.ids import uuid7
 from ledger.states import STAGE
@@ -46,7 +46,10 @@ _LOCK: Final = """
         now() AS at
     FROM cases WHERE merchant_id = :merchant_id AND case_id = {which} FOR NO KEY UPDATE
 """
-_OF_INTENT: Final = "(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
+_LOCK_CASE: Final = _LOCK.format(which=":case_id")
+_LOCK_OF_INTENT: Final = _LOCK.format(
+    which="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
+)
 
 
 def lock_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
@@ -54,15 +57,21 @@ def lock_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
 
     Raises NotFound for an absent case and for another merchant's alike.
     """
-    row = first(db, _LOCK.format(which=":case_id"), merchant_id=merchant_id, case_id=case_id)
-    if row is None:
-        raise NotFound
-    return LockedCase(**row)
+    return locked_case(first(db, _LOCK_CASE, merchant_id=merchant_id, case_id=case_id))
 
 
 def lock_case_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> LockedCase:
     """The same for the case an intent belongs to, in one round trip. Raises NotFound."""
-    row = first(db, _LOCK.format(which=_OF_INTENT), merchant_id=merchant_id, intent_id=intent_id)
+    return locked_case(lock_case_of_intent_later(db, merchant_id, intent_id).first())
+
+
+def lock_case_of_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
+    """The same together with what is read under the lock: give its first row to `locked_case`."""
+    return run_later(db, _LOCK_OF_INTENT, merchant_id=merchant_id, intent_id=intent_id)
+
+
+def locked_case(row: RowMapping | None) -> LockedCase:
+    """The case of a row that was locked. Raises NotFound without one."""
     if row is None:
         raise NotFound
     return LockedCase(**row)
@@ -105,7 +114,8 @@ def append(
     `body` is JSON of strings, integers and lists; amounts are strings. Free text does not go in: it would be in the chain
     for ever. `stage` is the case's new stage; a move brings its own unless one is given, but a case of which another
     refund still waits for its approval stays ready. Raises IntegrityError for a move
-    that is not listed, and OperationalError (serialization failure) if the intent is not in the state the move starts from.
+    that is not listed, and OperationalError (serialization failure) if the intent is not in the state the move starts from:
+    inside `together` at its end.
     """
     if stage is None and move is not None:
         stage = _stage_after(db, case, intent_id, move[1])
@@ -117,7 +127,7 @@ def append(
         "previous_number": case.head_number or None, "previous_hash": case.head_hash,
     }  # fmt: skip
     digest = event_hash(case.head_hash, _content(row))
-    run(db, _INSERT, **row | {"body": canonical_bytes(body or {}).decode(), "hash": digest})
+    run_later(db, _INSERT, **row | {"body": canonical_bytes(body or {}).decode(), "hash": digest})
     case.head_number, case.head_hash = number, digest
     case.stage = stage or case.stage
 
@@ -126,15 +136,24 @@ def append(
 _GOES_ON: Final = frozenset({"approved", "held", "submitting", "unknown", "pending"})
 
 
+_ANOTHER_WAITS: Final = """
+    SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = {case} AND intent_id <> :i AND state = 'proposed' LIMIT 1
+"""
+_ANOTHER_WAITS_OF_CASE: Final = _ANOTHER_WAITS.format(case=":c")
+# The same for a case that is only known by the intent.
+ANOTHER_WAITS_OF_INTENT: Final = _ANOTHER_WAITS.format(
+    case="(SELECT case_id FROM intents WHERE merchant_id = :m AND intent_id = :i)"
+)
+
+
 def _stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state: str) -> str | None:
     # A case with a proposal is ready, so one in any other stage has none to look for.
-    if case.stage == STAGE["proposed"] and state in _GOES_ON:
-        waits = scalar(
-            db, "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state = 'proposed' LIMIT 1",
-            m=case.merchant_id, c=case.case_id, i=intent_id,
-        )  # fmt: skip
-        if waits:
-            return case.stage
+    if (
+        case.stage == STAGE["proposed"]
+        and state in _GOES_ON
+        and scalar(db, _ANOTHER_WAITS_OF_CASE, m=case.merchant_id, c=case.case_id, i=intent_id)
+    ):
+        return case.stage
     return STAGE.get(state)
 
 

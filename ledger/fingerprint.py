@@ -5,13 +5,14 @@ before each send. Amounts and numbers are strings inside, so no reader can round
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
 from ledger.canonical import canonical_bytes
-from ledger.database import first, rows
+from ledger.database import Later, first, rows, run_later
 
 # v2: with the act of the intent and the form of its payment.
 TAG: Final = b"onceback.fingerprint.v2\0"
@@ -49,14 +50,29 @@ INTENT_SQL: Final = """
 
 def read_intent(db: Connection, merchant_id: UUID, intent_id: UUID, *, lock: bool = False) -> RowMapping | None:
     """The intent with the rows around it that its fingerprint covers. `lock` takes the intent's row (after its case)."""
-    return first(
-        db, INTENT_SQL + (" FOR NO KEY UPDATE OF i" if lock else ""), merchant_id=merchant_id, intent_id=intent_id
-    )
+    return first(db, _LOCK_INTENT if lock else INTENT_SQL, merchant_id=merchant_id, intent_id=intent_id)
+
+
+def lock_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
+    """`read_intent` with its lock, together with the lock of its case that goes before."""
+    return run_later(db, _LOCK_INTENT, merchant_id=merchant_id, intent_id=intent_id)
+
+
+_LOCK_INTENT: Final = INTENT_SQL + " FOR NO KEY UPDATE OF i"
 
 
 def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
     """SHA-256 over the evidence and photos of a case as they stand: kinds, counts, units, grades, notes, image hashes."""
-    seen = rows(db, _EVIDENCE, merchant_id=merchant_id, case_id=case_id)
+    return digest_of_evidence(rows(db, _EVIDENCE_OF_CASE, merchant_id=merchant_id, case_id=case_id))
+
+
+def evidence_of_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
+    """The rows of `digest_of_evidence` for the case of an intent, together with what is locked before."""
+    return run_later(db, _EVIDENCE_OF_INTENT, merchant_id=merchant_id, intent_id=intent_id)
+
+
+def digest_of_evidence(seen: Sequence[RowMapping]) -> bytes:
+    """The digest over rows of evidence and photos in their order."""
     content = [[str(value) if value is not None else None for value in row.values()] for row in seen]
     return hashlib.sha256(EVIDENCE_TAG + canonical_bytes(content)).digest()
 
@@ -64,12 +80,16 @@ def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
 _EVIDENCE: Final = """
     SELECT 1 AS part, evidence_id AS id, kind, line_id, count, lower(units) AS a, upper(units) AS b, grade, parcel, note,
         actor, encode(NULL::bytea, 'hex') AS sha
-    FROM evidence WHERE merchant_id = :merchant_id AND case_id = :case_id
+    FROM evidence WHERE merchant_id = :merchant_id AND case_id = {case}
     UNION ALL
     SELECT 2, photo_id, content_type, line_id, NULL, unit, NULL, NULL, '', caption, actor, encode(sha256, 'hex')
-    FROM photos WHERE merchant_id = :merchant_id AND case_id = :case_id
+    FROM photos WHERE merchant_id = :merchant_id AND case_id = {case}
     ORDER BY 1, 2
 """
+_EVIDENCE_OF_CASE: Final = _EVIDENCE.format(case=":case_id")
+_EVIDENCE_OF_INTENT: Final = _EVIDENCE.format(
+    case="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
+)
 
 
 def connect_flags(intent: RowMapping) -> dict[str, bool]:
@@ -153,4 +173,9 @@ def frozen_request(intent: RowMapping, print_: bytes) -> dict[str, Any]:
 
 def request_digest(request: dict[str, Any]) -> bytes:
     """SHA-256 of the frozen request."""
-    return hashlib.sha256(REQUEST_TAG + canonical_bytes(request)).digest()
+    return digest_of_request(canonical_bytes(request))
+
+
+def digest_of_request(request: bytes) -> bytes:
+    """The same of its canonical bytes."""
+    return hashlib.sha256(REQUEST_TAG + request).digest()

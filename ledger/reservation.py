@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
-from ledger.database import rows, run, run_many, scalar
+from ledger.database import Later, rows, run, run_later, run_many, scalar
 from ledger.errors import NotEnoughMoneyLeft
 from ledger.ids import uuid7
 
@@ -36,21 +36,24 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
     """Moves the intent's whole amount between two balances of its capture; locks the capture row.
 
     A cancel moves what the payment holds. Raises NotEnoughMoneyLeft when the capture has less; IntegrityError for a step
-    done twice or out of order.
+    done twice or out of order, inside `together` at its end.
     """
     from_balance, to_balance = (_HOLD_MOVES if intent["act"] == "cancel_payment" else _MOVES)[step]
     try:
-        run(
+        run_later(
             db, _TRANSFER, merchant_id=intent["merchant_id"], transfer_id=uuid7(), capture_id=intent["capture_id"],
             currency=intent["currency"], intent_id=intent["intent_id"], step=step, from_balance=from_balance,
             to_balance=to_balance, amount_minor=intent["amount_minor"],
         )  # fmt: skip
     except IntegrityError as error:
-        if step == "reserve" and any(
-            name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative")
-        ):
+        if step == "reserve" and leaves_too_little(error):
             raise NotEnoughMoneyLeft from error
         raise
+
+
+def leaves_too_little(error: IntegrityError) -> bool:
+    """Whether what failed would have taken more of a capture than it has available."""
+    return any(name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative"))
 
 
 _RESERVE_CAP: Final = """
@@ -65,10 +68,15 @@ def reserve_cap(db: Connection, intent: RowMapping) -> bool:
 
     Locks the cap day, the hottest row there is: call it last before commit. A currency without a cap row fits nothing.
     """
-    return run(
+    return reserve_cap_later(db, intent).count == 1
+
+
+def reserve_cap_later(db: Connection, intent: RowMapping) -> Later:
+    """The same together with what goes before: its count is 1 when it fits, else 0."""
+    return run_later(
         db, _RESERVE_CAP, merchant_id=intent["merchant_id"], intent_id=intent["intent_id"],
         currency=intent["currency"], amount_minor=intent["amount_minor"],
-    ) == 1  # fmt: skip
+    )  # fmt: skip
 
 
 _RETURN_CAP: Final = """

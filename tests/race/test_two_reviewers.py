@@ -13,9 +13,9 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
 from ledger import approvals, events
-from ledger.database import first
+from ledger.database import Later, run_later
 from ledger.errors import AlreadyDecided
-from ledger.fingerprint import read_intent
+from ledger.fingerprint import INTENT_SQL
 from tests import lives
 from tests.stack import Stack, without
 from tests.world import World, add_order, build_world
@@ -63,21 +63,22 @@ def test_one_reviewer_pressing_twice_makes_one_decision(stack: Stack) -> None:
 
 def let_both_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code's own guard off: no row is locked, and neither goes on before both have seen a proposal."""
-    sql = events._LOCK.format(which=events._OF_INTENT).replace("FOR NO KEY UPDATE", "")
+    sql = events._LOCK_OF_INTENT.replace("FOR NO KEY UPDATE", "")
     met = threading.Barrier(2)
 
-    def look(db: Connection, merchant_id: UUID, intent_id: UUID) -> events.LockedCase:
-        row = first(db, sql, merchant_id=merchant_id, intent_id=intent_id)
-        assert row is not None
-        return events.LockedCase(**row)
+    def look(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
+        return run_later(db, sql, merchant_id=merchant_id, intent_id=intent_id)
 
-    def wait_for_the_other(db: Connection, intent: RowMapping, staff_id: UUID) -> None:
-        allowed(db, intent, staff_id)
+    def read(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
+        return run_later(db, INTENT_SQL, merchant_id=merchant_id, intent_id=intent_id)
+
+    def wait_for_the_other(intent: RowMapping, staff_id: UUID, role: str | None) -> None:
+        allowed(intent, staff_id, role)
         met.wait(timeout=10)
 
     allowed = approvals.check_may_approve
-    monkeypatch.setattr(approvals, "lock_case_of_intent", look)
-    monkeypatch.setattr(approvals, "read_intent", lambda db, m, i, lock=False: read_intent(db, m, i))
+    monkeypatch.setattr(approvals, "lock_case_of_intent_later", look)
+    monkeypatch.setattr(approvals, "lock_intent_later", read)
     monkeypatch.setattr(approvals, "check_may_approve", wait_for_the_other)
 
 

@@ -1,8 +1,10 @@
 """Order lines, then captures, then the cap day: two cases of one order never wait for each other in a circle (DESIGN §4)."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from ledger.cases import reject
@@ -42,15 +44,17 @@ def test_news_of_one_case_and_the_call_back_of_another_both_go_through(
     assert lives.state(stack, world, second["intent_id"]) == "withdrawn"
 
 
-def test_a_case_with_several_refunds_gives_all_captures_back_before_any_cap_day(stack: Stack, world: World) -> None:
+def test_a_case_with_several_refunds_gives_all_captures_back_before_any_cap_day(
+    stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = add_order(stack, world, "A-2", captured={"card": 10000, "bank": 3760})
     opened = lives.open_case(stack, world, (("TEE", 3), ("LAMP", 1)), order_ref=order.external_ref)
     lives.arrive(stack, world, opened.case_id, ("TEE", 3), ("LAMP", 1))
     for one in lives.intents(stack, world, opened.case_id):
         lives.approve_as(stack, world, world.jonas, one["intent_id"])
-    said: list[str] = []
+    said = listen(monkeypatch)
     with transaction(stack.console, world.merchant_id) as db:
-        reject(Listening(db, said), world.merchant_id, opened.case_id, world.tobias.actor, "not_returned")  # type: ignore[arg-type]
+        reject(db, world.merchant_id, opened.case_id, world.tobias.actor, "not_returned")
     tables = [
         word for text in said for word in ("line_claims", "transfers", "cap_entries") if f"INSERT INTO {word}" in text
     ]
@@ -58,12 +62,19 @@ def test_a_case_with_several_refunds_gives_all_captures_back_before_any_cap_day(
     assert (tables.count("transfers"), tables.count("cap_entries")) == (2, 2)
 
 
-class Listening:
-    """A connection that notes what is sent over it."""
+def listen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement from now on, in the order in which they are sent."""
+    said: list[str] = []
+    execute = psycopg.RawCursor.execute
 
-    def __init__(self, db: Any, said: list[str]) -> None:
-        self._db, self._said = db, said
+    def noted(cursor: Any, statement: bytes, *values: Any, **how: Any) -> Any:
+        said.append(statement.decode())
+        return execute(cursor, statement, *values, **how)
 
-    def execute(self, statement: Any, *values: Any) -> Any:
-        self._said.append(str(statement))
-        return self._db.execute(statement, *values)
+    def each_noted(cursor: Any, statement: bytes, many: Sequence[Any]) -> None:
+        for values in many:
+            noted(cursor, statement, values)
+
+    monkeypatch.setattr(psycopg.RawCursor, "execute", noted)
+    monkeypatch.setattr(psycopg.RawCursor, "executemany", each_noted)
+    return said
