@@ -1,4 +1,4 @@
-"""The commands of whoever sets the console up: `flask db`, `merchants`, `policies`, `staff`, `tokens`, `keys`.
+"""The commands of whoever sets the console up: `flask db`, `brakes`, `merchants`, `policies`, `staff`, `tokens`, `keys`.
 
 They run with DATABASE_URL of onceback_owner (`staff list|disable|password` with onceback_console too). A password is asked
 for, or read from standard input when that is no terminal; it is never an argument.
@@ -20,8 +20,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from console import sessions
 from console.passwords import hash_password, password_fault
-from ledger import api_tokens, merchants, people, policies
-from ledger.database import connect, first, rows, run, transaction
+from ledger import api_tokens, brakes, merchants, people, policies
+from ledger.database import connect, first, pin_tenant, rows, run, transaction
 from ledger.errors import LedgerError
 from ledger.migrations.run import migrate
 from ledger.money import MoneyError, parse_major
@@ -217,13 +217,37 @@ def revoke_token(slug: str, token_id: str) -> None:
     click.echo(f"Token {token_id} is revoked." if done else f"Token {token_id} was revoked before.")
 
 
-@merchant_group.command("send-again")
-@click.argument("slug")
-def send_again(slug: str) -> None:
-    """Let a merchant's refunds go out again after the provider had refused its key. Put the right key in place first."""
+@click.group("brakes")
+def brake_group() -> None:
+    """Stop refunds. Starting again is two people's in the console, one of them finance; no command does it."""
+
+
+@brake_group.command("pause")
+@click.argument("slug", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every merchant of the deployment.")
+@click.option("--reason", required=True, help="Shown on every page while it lasts.")
+@click.option("--by", "engineer", required=True, help="Who pauses: your name.")
+def pause_refunds(slug: str | None, everything: bool, reason: str, engineer: str) -> None:
+    """Pause one merchant, or all: nothing more is claimed, and what was claimed and not sent is given back."""
+    if everything == bool(slug):
+        raise click.UsageError("Name one merchant, or give --all.")
     with _transaction() as db:
-        stopped = merchants.start_again(db, merchants.merchant_by_slug(db, slug))
-    click.echo(f"Refunds of {slug} are sent again." if stopped else f"Nothing had stopped the refunds of {slug}.")
+        slugs = [slug] if slug else [row["slug"] for row in rows(db, "SELECT slug FROM merchants ORDER BY slug")]
+        for name in slugs:
+            merchant_id = merchants.merchant_by_slug(db, str(name))
+            brakes.pull(db, merchant_id, "all" if everything else "pause", reason, staff_id=None, engineer=engineer)
+    click.echo("Refunds of every merchant are paused." if everything else f"Refunds of {slug} are paused.")
+
+
+@brake_group.command("show")
+def show_brakes() -> None:
+    """List the brakes of every merchant, times in UTC."""
+    with _transaction() as db:
+        for row in rows(db, "SELECT id, slug FROM merchants ORDER BY slug"):
+            pin_tenant(db, row["id"])
+            now = brakes.read_brakes(db, row["id"])
+            words = [f"{brake} since {_instant(now.since(brake))}" for brake in brakes.BRAKES if now.since(brake)]
+            click.echo(f"{row['slug']:<20} {'; '.join(words) or 'no brake is on'}")
 
 
 @click.group("policies")
@@ -256,7 +280,7 @@ def publish_policy(
     click.echo(f"{document['policy_id']}@{document['version']} is in force for {slug}.")
 
 
-groups = (database, keys, merchant_group, policy_group, staff, tokens)
+groups = (brake_group, database, keys, merchant_group, policy_group, staff, tokens)
 
 
 @contextmanager

@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     deployment_id: UUID | None = None
     generation: int | None = Field(default=None, ge=1)
     state_dir: Path = Path("var/state")
+    # Worker only: while this file exists nothing is claimed and nothing is sent, whatever the database says (S88).
+    pause_file: Path | None = None
     provider_base_url: str = "https://api.stripe.com"
     provider_connect_seconds: float = 5
     provider_read_seconds: float = 30

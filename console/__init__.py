@@ -22,6 +22,7 @@ DESKS: Final = (
     "counter",
     "goods_in",
     "caps",
+    "brakes",
     "people",
     "sessions_page",
 )

@@ -51,12 +51,17 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "reject": _WORKS,
     "see_caps": _READS,
     "raise_cap": frozenset({"manager"}),
+    # Stopping is always safe, so nearly everybody may; starting again takes two, of whom one is finance (S88).
+    "see_brakes": _EVERYONE,
+    "pause": frozenset({"desk", "manager", "finance", "admin"}),
+    "start_again": frozenset({"manager", "finance"}),
+    "close_alarm": frozenset({"manager", "finance"}),
     "see_people": frozenset({"admin"}),
     "switch_people": frozenset({"admin"}),
     "own_session": _EVERYONE,
 }
 # Acts on money: from another network than the session began in they take a new sign-in first (S13).
-MONEY_ACTS: Final = frozenset({"approve", "withdraw", "reject", "raise_cap"})
+MONEY_ACTS: Final = frozenset({"approve", "withdraw", "reject", "raise_cap", "start_again"})
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})
 MERCHANT: Final = "merchant_slug"

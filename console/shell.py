@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from console.access import PERMISSIONS, ROLE_TEXTS, current, reading, stated
 from ledger import caps
+from ledger.brakes import read_brakes
 from ledger.queries.counts import MOST_COUNTED, desk_counts
 
 # Key of the templates' `shell.links` to the endpoint behind it; one that is not there, or not allowed, is not shown.
@@ -14,6 +15,7 @@ LINKS: Final = {
     "queue": "queue.index",
     "unknown": "unknown.index",
     "caps": "caps.index",
+    "brakes": "brakes.index",
     "people": "people.index",
     "counter": "counter.index",
     "goods_in": "goods_in.index",
@@ -43,7 +45,7 @@ def shell(*, whole: bool = True) -> dict[str, Any]:
         "links": _links(),
         "session": _session(),
         "status": session.pop("status", None) if whole else None,
-        **(_figures() if whole else {"counts": {}, "cap_text": ""}),
+        **(_figures() if whole else {"counts": {}, "cap_text": "", "brake": None}),
     }
 
 
@@ -89,7 +91,25 @@ def _figures() -> dict[str, Any]:
 def _read(db: Connection) -> dict[str, Any]:
     counts = desk_counts(db, current.merchant_id) if current.may("see_cases") else {}
     shown = {key: str(n) if n <= MOST_COUNTED else f"{MOST_COUNTED}+" for key, n in counts.items() if n}
-    return {"counts": shown, "cap_text": _cap_text(db) if current.may("see_caps") else ""}
+    return {"counts": shown, "cap_text": _cap_text(db) if current.may("see_caps") else "", "brake": _brake(db)}
+
+
+# What every page says while a brake is on, the strongest first.
+_BRAKE_TEXTS: Final = {
+    "all": "Refunds of every shop are paused",
+    "pause": "Refunds are paused",
+    "stop": "Sending was stopped by an alarm",
+    "shadow": "Shadow mode: nothing is sent",
+}
+
+
+def _brake(db: Connection) -> dict[str, Any] | None:
+    now = read_brakes(db, current.merchant_id)
+    on = next((brake for brake in _BRAKE_TEXTS if now.since(brake)), None)
+    if on is None:
+        return None
+    by = {"all": now.all_paused_by, "pause": now.paused_by, "shadow": now.shadow_by}.get(on)
+    return {"text": _BRAKE_TEXTS[on], "by": by or "", "since": now.since(on), "url": _links().get("brakes")}
 
 
 def _cap_text(db: Connection) -> str:

@@ -4,6 +4,7 @@ Read in this order:
 
     worker          what every job is given: engine, provider, proof of life, verifier, threads
     liveness        the advisory lock that says this worker lives
+    switch          the pause outside the database
     submitter       claim and commit, send, record and commit
     reconciler      look at the provider for what is not known; prove absence or adopt
     daily_cap       send on its way what the cap held

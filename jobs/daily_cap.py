@@ -14,6 +14,8 @@ from ledger.database import transaction
 def run_once(worker: Worker) -> Counts:
     """Releases merchant by merchant, one refund a transaction so that the cap day is held shortly. Counts: released."""
     counts: Counts = Counter()
+    if worker.switch.on():
+        return counts
     for merchant_id in worker.merchants():
         try:
             while not worker.stopping.is_set() and _release(worker, merchant_id):

@@ -20,8 +20,8 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from jobs import books, by_hand, daily_cap, inbox, reconciler, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
+from ledger.brakes import brakes_on
 from ledger.database import scalar, transaction
-from ledger.outbox import brakes_on
 
 # Rounds that count nothing but these got nowhere.
 _NO_PROGRESS: Final = frozenset(("busy", "failed", "no_answer", "not_alive", "not_standing", "reads"))
@@ -151,6 +151,8 @@ _NEXT: Final = """
 def next_due_seconds(worker: Worker, horizon_seconds: float) -> float | None:
     """Seconds until the next thing is due in any merchant that is not paused or stopped; None past the horizon."""
     nearest: list[float] = []
+    if worker.switch.on():
+        return None
     for merchant_id in worker.merchants():
         with transaction(worker.engine, merchant_id, read_only=True) as db:
             seconds = None if brakes_on(db, merchant_id) else scalar(db, _NEXT, m=merchant_id, horizon=horizon_seconds)

@@ -71,7 +71,7 @@ def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
     worker_id = worker.liveness.worker_id
     # Taken before the transaction starts, so the lease is never thought longer than it is.
     send_until = time.monotonic() + LEASE_SECONDS - SEND_MARGIN_SECONDS
-    if not worker_id or not worker.liveness.alive(worker_id):
+    if not worker_id or worker.switch.on() or not worker.liveness.alive(worker_id):
         return []
     try:
         with transaction(worker.engine, merchant_id) as db:
@@ -104,12 +104,15 @@ def _send_in_turn(worker: Worker, chain: list[Held]) -> Counts:
 def send(worker: Worker, held: Held) -> str:
     """Makes the one call of an attempt and records its answer; returns what it counts as.
 
-    Not sent, and given back, when the lease would end too soon or others may think this worker dead.
+    Not sent, and given back, when the lease would end too soon, others may think this worker dead, or a brake was put on
+    since the claim, in the database or outside it (S88).
     """
     claimed = held.claimed
     with worker.charges.holding(claimed.request["charge"]):
         if time.monotonic() > held.send_until or not worker.liveness.alive(held.worker_id):
             outcome: Outcome = NotAccepted("not_sent", "this worker gave its claim back", GIVEN_BACK_SECONDS)
+        elif worker.braked(claimed.merchant_id):
+            outcome = NotAccepted("paused", "a brake was put on before it was sent", GIVEN_BACK_SECONDS)
         else:
             outcome = worker.gateway.refund(claimed.request, claimed.key, claimed.attempt_no)
     counted = _record(worker, held, outcome)

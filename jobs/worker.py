@@ -20,6 +20,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from jobs.liveness import Liveness
 from jobs.standing import Standing
 from jobs.stripe_gateway import StripeGateway
+from jobs.switch import Recent, Switch
+from ledger.brakes import may_send
 from ledger.database import WORKER_STATEMENT_SECONDS, connect, rows, transaction
 from ledger.outbox import Claimed
 from ledger.seals import SealVerifier
@@ -33,6 +35,10 @@ Counts = Counter[str]
 BUSY = (OperationalError, InterfaceError, PoolTimeout)
 # Long enough for a server to restart, short enough that a call's result is written well inside its lease.
 PATIENCE_SECONDS = 15
+
+# A pause that lands between claim and call is seen within this, as the liveness lock is: a call that starts within it was
+# started when the pause was not yet known to be there.
+BRAKES_SECONDS = 0.5
 
 # Its default would log the arguments of what is tried again.
 stamina.instrumentation.set_on_retry_hooks([])
@@ -80,10 +86,12 @@ class Worker:
     in_flight: int = 16
     consistency_seconds: int = 60
     standing: Standing | None = None
+    switch: Switch = field(default_factory=Switch)
     stopping: threading.Event = field(default_factory=threading.Event)
     charges: ChargeLocks = field(default_factory=ChargeLocks)
 
     def __post_init__(self) -> None:
+        self._braked = Recent(BRAKES_SECONDS)
         self._threads = ThreadPoolExecutor(self.in_flight, thread_name_prefix="call")
 
     def __enter__(self) -> Self:
@@ -106,6 +114,20 @@ class Worker:
     def keeps_mark_of(self, claimed: Claimed) -> bool:
         """Notes an attempt outside the database before it is sent; False when it must not be sent."""
         return self.standing is None or self.standing.note(claimed)
+
+    def braked(self, merchant_id: UUID) -> bool:
+        """Whether the switch outside the database or a brake in it stops this merchant; asks the database twice a second.
+
+        For the moment before a call: what was claimed before the pause is given back. A database that does not answer stops too.
+        """
+        return self.switch.on() or self._braked.stopped(merchant_id, self._ask_brakes)
+
+    def _ask_brakes(self, merchant_id: UUID) -> bool:
+        try:
+            with transaction(self.engine, merchant_id, read_only=True) as db:
+                return not may_send(db, merchant_id)
+        except SQLAlchemyError:
+            return True
 
     def merchants(self) -> list[UUID]:
         """Every merchant, in another order each time, so that several workers do not meet at each of them."""
@@ -145,6 +167,7 @@ def running_worker(settings: Settings) -> Iterator[Worker]:
         Worker(
             engine, gateway, liveness, verifier, settings.submitter_in_flight, settings.consistency_seconds,
             standing_of(engine, settings),
+            Switch(settings.pause_file),
         ) as worker,
     ):  # fmt: skip
         yield worker

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from ledger.brakes import brakes_on
 from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotAllowed, NotFound, SamePerson, WrongState
 from ledger.events import append, lock_case
@@ -57,8 +58,10 @@ def release_held(db: Connection, merchant_id: UUID) -> bool:
     """Sends the oldest refund held by the cap on its way if it fits today's cap; True when one moved (call again).
 
     One per transaction, so the cap day is held shortly. Locks its case, intent, cap day. Two callers at once are safe: the
-    later one finds another state.
+    later one finds another state. Nothing is released while a brake is on.
     """
+    if brakes_on(db, merchant_id):
+        return False
     for held in rows(db, _OLDEST_HELD, m=merchant_id):
         case = lock_case(db, merchant_id, held["case_id"])
         intent = read_intent(db, merchant_id, held["intent_id"], lock=True)

@@ -121,18 +121,3 @@ def revoke_token(db: Connection, merchant_id: UUID, token_id: str) -> bool:
     ):
         raise NotFound("This merchant has no token of that id: see `flask tokens list`.")
     return done
-
-
-def start_again(db: Connection, merchant_id: UUID) -> bool:
-    """Ends a stop that the provider's refusal of our key had set; False when there was none. Locks the brakes' row.
-
-    Its alarm is over with it, so that a credential that is still not right raises a new one.
-    """
-    started = run(
-        db, "UPDATE merchant_brakes SET stopped_at = NULL, stopped_reason = NULL"
-        " WHERE merchant_id = :m AND stopped_at IS NOT NULL", m=merchant_id,
-    ) == 1  # fmt: skip
-    if started:
-        run(db, "UPDATE alarms SET closed_at = now() WHERE merchant_id = :m AND closed_at IS NULL"
-            " AND kind IN ('submitter_stopped', 'look_refused')", m=merchant_id)  # fmt: skip
-    return started

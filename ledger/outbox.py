@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.approvals import fault_before_send, hold
+from ledger.brakes import brakes_on
 from ledger.database import first, rows, run, scalar
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import read_intent
@@ -76,12 +77,6 @@ def claim_due(db: Connection, merchant_id: UUID, worker_id: int, verifier: SealV
         if attempt is not None:
             claimed.append(attempt)
     return claimed
-
-
-def brakes_on(db: Connection, merchant_id: UUID) -> bool:
-    """Whether a person paused the merchant, or an alarm stopped its submitter."""
-    brakes = first(db, "SELECT paused_at, stopped_at FROM merchant_brakes WHERE merchant_id = :m", m=merchant_id)
-    return brakes is not None and (brakes["paused_at"] is not None or brakes["stopped_at"] is not None)
 
 
 def start_attempt(

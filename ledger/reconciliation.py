@@ -11,11 +11,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
+from ledger.brakes import brakes_on
 from ledger.database import first, rows, run, scalar
 from ledger.events import lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
-from ledger.outbox import KEY_SAFE_HOURS, Claimed, brakes_on, give_to_person, raise_alarm, start_attempt
+from ledger.outbox import KEY_SAFE_HOURS, Claimed, give_to_person, raise_alarm, start_attempt
 from ledger.seals import SealVerifier
 from ledger.settlement import ProviderRefund, apply_refund
 

@@ -33,8 +33,8 @@ _TWO: Final = "A manager and somebody of finance settle it with the provider's l
 _TOP_UP: Final = "Finance puts money on the balance at the provider."
 _OURS: Final = "This is a fault of Onceback or of its data: tell the engineers; the alarm names the refund."
 _CREDENTIAL: Final = (
-    "Nothing of this shop is sent until an engineer has put the credential right and starts it again"
-    " (`flask merchants send-again`). Nothing is lost."
+    "Nothing of this shop is sent until an engineer has put the credential right and two people, one of"
+    " them finance, start it again on the page Brakes. Nothing is lost."
 )
 
 # STRIPE.md §2's table, and the codes of the same kind that the provider lists beside it.

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Engine, RowMapping
 
+from ledger import brakes
 from ledger.approvals import Decision, Seen, approve
 from ledger.cases import Opened, ReturnRequest, open_return
 from ledger.database import first, rows, transaction
@@ -106,6 +107,16 @@ def claim(stack: Stack, world: World, batch: int = 16) -> list[Claimed]:
 def record(stack: Stack, claimed: Claimed, outcome: Outcome) -> bool:
     with transaction(stack.worker, claimed.merchant_id) as db:
         return record_outcome(db, claimed.merchant_id, claimed.intent_id, claimed.attempt_no, WORKER, outcome)
+
+
+def start_again(stack: Stack, world: World, brake: str = "pause") -> bool:
+    """A manager asks to take a brake off and finance does; False when it is not on."""
+    with transaction(stack.console, world.merchant_id) as db:
+        if brakes.read_brakes(db, world.merchant_id).since(brake) is None:
+            return False
+        asked = brakes.ask_release(db, world.merchant_id, brake, world.jonas.staff_id, "It is right again")
+    with transaction(stack.console, world.merchant_id) as db:
+        return brakes.answer_release(db, world.merchant_id, asked, world.farah.staff_id, granted=True)
 
 
 def state(stack: Stack, world: World, intent_id: UUID) -> str:

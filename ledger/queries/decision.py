@@ -78,13 +78,14 @@ _DECISION: Final = """
         coalesce(ob.attempts, 0) AS attempts,
         (SELECT coalesce(sw.name, '') FROM events w LEFT JOIN staff sw ON w.actor = 'staff:' || sw.staff_id::text
             WHERE w.merchant_id = i.merchant_id AND w.intent_id = i.intent_id AND w.to_state = 'withdrawn' LIMIT 1) AS withdrawn_by,
-        o.blocked, br.paused_at, br.paused_by, now() AS at
+        o.blocked, coalesce(al.paused_at, br.paused_at) AS paused_at, coalesce(al.paused_by, br.paused_by) AS paused_by, now() AS at
     FROM intents i
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
     JOIN merchants m ON m.id = i.merchant_id
     JOIN entitlements e ON e.merchant_id = i.merchant_id AND e.entitlement_id = i.entitlement_id
     LEFT JOIN merchant_brakes br ON br.merchant_id = i.merchant_id
+    LEFT JOIN deployment_brakes al ON true
     LEFT JOIN customers cu ON cu.merchant_id = c.merchant_id AND cu.customer_id = c.customer_id
     LEFT JOIN approvals a ON a.merchant_id = i.merchant_id AND a.intent_id = i.intent_id AND a.seat = 1
     LEFT JOIN outbox ob ON ob.merchant_id = i.merchant_id AND ob.intent_id = i.intent_id

@@ -48,6 +48,10 @@ merchant_brakes = Table(
     Column("paused_by", Text),
     Column("stopped_at", MOMENT),
     Column("stopped_reason", Text),
+    Column("paused_reason", Text),
+    Column("shadow_at", MOMENT),
+    Column("shadow_by", Text),
+    Column("shadow_reason", Text),
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
 )
 

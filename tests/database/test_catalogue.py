@@ -19,10 +19,12 @@ WITHOUT_MERCHANT = {
 # transitions.
 NOBODYS = {
     "deployment", "merchants", "staff", "sessions", "sign_in_misses", "intent_transitions", "alembic_version", "recoveries",
+    "deployment_brakes",
 }  # fmt: skip
 # S45: functions that run as their owner. Each moves what no role may update, and nothing else.
 DEFINERS = {
     "apply_transfer", "apply_line_claim", "apply_cap_entry", "apply_event", "keep_paid_units", "apply_hold", "apply_capture_fact",
+    "apply_brake_pull", "apply_brake_answer", "apply_alarm_closing",
 }  # fmt: skip
 
 KEYS = """

@@ -15,8 +15,6 @@ from app import create_app
 from jobs import reconciler, submitter
 from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
-from ledger.database import transaction
-from ledger.merchants import start_again
 from ledger.refusals import SITUATIONS
 from sandbox.client import Running
 from tests.refunds import (
@@ -274,9 +272,7 @@ def stopped_until_started_again(shop: Shop, one: Proposed) -> None:
     assert (submitter.run_once(shop.worker), len(creates(shop.sandbox))) == ({}, before)
     shop.sandbox.fault("unauthorized", path="/v1/refunds")
     for _ in range(2):
-        with transaction(shop.stack.owner, shop.world.merchant_id) as db:
-            started = start_again(db, shop.world.merchant_id)
-        if not started:
+        if not lives.start_again(shop.stack, shop.world, "stop"):
             break
         assert alarms_of(shop, one) == set()
         make_due(shop.stack)

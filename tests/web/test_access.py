@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from flask import Flask
-from werkzeug.routing import Rule
+from werkzeug.routing import AnyConverter, Rule
 
 from app import create_app
 from console import access
@@ -34,7 +34,10 @@ def example(rule: Rule) -> dict[str, Any]:
         "UnicodeConverter": "nothing",
         "PathConverter": "no/thing",
     }
-    return {name: kinds[type(converter).__name__] for name, converter in rule._converters.items()}
+    return {
+        name: min(converter.items) if isinstance(converter, AnyConverter) else kinds[type(converter).__name__]
+        for name, converter in rule._converters.items()
+    }
 
 
 def reached(app: Flask) -> None:

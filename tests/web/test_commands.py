@@ -207,15 +207,21 @@ def test_a_policy_is_published_by_two_people_and_never_beside_another(empty: Sta
         assert scalar(db, "SELECT count(*) FROM policies") == 1
 
 
-def test_a_stopped_merchant_is_started_again_by_command(empty: Stack) -> None:
+def test_an_engineer_pauses_by_command_and_no_command_starts_again(empty: Stack) -> None:
     owner = empty.owner_url
-    flask(
-        owner, "merchants", "add", "harbour", "--name", "Harbour", "--zone", "Europe/London", "--credential", "harbour"
-    )
-    assert flask(owner, "merchants", "send-again", "harbour") == (0, "Nothing had stopped the refunds of harbour.\n")
-    with transaction(empty.owner) as db:
-        found = first(db, "SELECT id FROM merchants")
-    assert found is not None
-    with transaction(empty.owner, found["id"]) as db:
-        db.exec_driver_sql("UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = 'api_key_expired'")
-    assert flask(owner, "merchants", "send-again", "harbour") == (0, "Refunds of harbour are sent again.\n")
+    for slug in ("harbour", "quay"):
+        flask(owner, "merchants", "add", slug, "--name", slug, "--zone", "Europe/London", "--credential", slug)
+    assert flask(owner, "brakes", "show")[1].count("no brake is on") == 2
+    words = ("--reason", "The key leaked", "--by", "Edda")
+    assert flask(owner, "brakes", "pause", "harbour", *words) == (0, "Refunds of harbour are paused.\n")
+    said = flask(owner, "brakes", "show")[1].splitlines()
+    assert "pause since" in said[0]
+    assert "no brake is on" in said[1]
+    assert flask(owner, "brakes", "pause", "--all", *words) == (0, "Refunds of every merchant are paused.\n")
+    said = flask(owner, "brakes", "show")[1].splitlines()
+    assert "all since" in said[0]
+    assert "all since" in said[1]
+    assert flask(owner, "brakes", "pause", *words)[0] == 2
+    assert flask(owner, "brakes", "pause", "nowhere", *words)[0] == 1
+    for name in ("resume", "start", "release"):
+        assert flask(owner, "brakes", name, "harbour")[0] == 2

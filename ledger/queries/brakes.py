@@ -1,0 +1,56 @@
+"""The brakes' page: alarms that are open, and what was done about the last ones."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from ledger.database import rows
+
+MOST_ALARMS: Final = 100
+MOST_CLOSED: Final = 20
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An open alarm; `intent_id` is None for one about the merchant."""
+
+    alarm_id: UUID
+    kind: str
+    intent_id: UUID | None
+    text: str
+    raised_at: datetime
+
+
+@dataclass(frozen=True)
+class ClosedAlarm:
+    """One that a person closed, and what they did."""
+
+    text: str
+    did: str
+    closed_by: str
+    closed_at: datetime
+
+
+def open_alarms(db: Connection, merchant_id: UUID) -> list[Alarm]:
+    """Oldest first, at most MOST_ALARMS."""
+    found = rows(
+        db, "SELECT alarm_id, kind, intent_id, text, raised_at FROM alarms WHERE merchant_id = :m AND closed_at IS NULL"
+        " ORDER BY raised_at, alarm_id LIMIT :most", m=merchant_id, most=MOST_ALARMS,
+    )  # fmt: skip
+    return [Alarm(**row) for row in found]
+
+
+def closed_alarms(db: Connection, merchant_id: UUID) -> list[ClosedAlarm]:
+    """The last ones that were closed, newest first, at most MOST_CLOSED."""
+    return [ClosedAlarm(**row) for row in rows(db, _CLOSED, m=merchant_id, most=MOST_CLOSED)]
+
+
+_CLOSED: Final = """
+    SELECT a.text, n.did, s.name AS closed_by, n.at AS closed_at FROM alarm_closings n
+    JOIN alarms a ON a.merchant_id = n.merchant_id AND a.alarm_id = n.alarm_id
+    JOIN staff s ON s.staff_id = n.staff_id
+    WHERE n.merchant_id = :m ORDER BY n.at DESC, n.alarm_id LIMIT :most
+"""
