@@ -17,6 +17,7 @@ from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
 from ledger.refusals import SITUATIONS
 from sandbox.client import Running
+from tests import lives
 from tests.refunds import (
     Proposed,
     approved,
