@@ -20,6 +20,7 @@ from console import access, errors, filters, fragments, gate, log, passwords, se
 from console.headers import NONCE, SecurityHeaders
 from console.installation import NAME, Installation
 from console.static_files import StaticFiles
+from console.tracing import Traced
 from ledger.seals import Sealer
 from settings import Settings
 
@@ -91,7 +92,7 @@ def _wrap(app: Flask, given: Settings) -> None:
     if given.trusted_hops:
         inside = ProxyFix(inside, x_for=given.trusted_hops, x_proto=given.trusted_hops, x_host=0, x_prefix=0)
     with_files = app.extensions["onceback.static"].in_front_of(inside)
-    app.wsgi_app = SecurityHeaders(with_files, given.public_origin)  # type: ignore[method-assign]
+    app.wsgi_app = Traced(SecurityHeaders(with_files, given.public_origin))  # type: ignore[method-assign]
 
 
 def command_line() -> Flask:

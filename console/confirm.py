@@ -73,7 +73,7 @@ def approve_refund(intent_id: UUID) -> Response:
     window = installed().settings.cancel_window_seconds
     try:
         with writing() as db:
-            approve(
+            decision = approve(
                 db,
                 current.merchant_id,
                 intent_id,
@@ -86,7 +86,10 @@ def approve_refund(intent_id: UUID) -> Response:
         return see_other("decision.show", intent_id=intent_id, already=1)
     except (Stale, SamePerson, NotAllowed, NotEnoughMoneyLeft, WrongState) as refused:
         return _refused(intent_id, refused, note)
-    log.info("approved", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    log.info(
+        "approved", intent_id=intent_id, key=decision.key, state=decision.state, staff_id=current.staff_id, role=current.role,
+        merchant=current.slug,
+    )  # fmt: skip
     return see_other("decision.show", intent_id=intent_id)
 
 

@@ -1,31 +1,17 @@
-"""The console's log: one JSON object a line, with the fields of this list and no others (S74).
+"""The console's log: one JSON object a line, with the fields of ledger.log_fields and no others (S74).
 
 No field holds what a person typed, a name, an address of the browser's bar, a cookie or a body. An exception is logged by
 its kind and by where it was raised, never by its text: a database's message repeats the values it was given.
 """
 
 import logging
-from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
 import structlog
 
-ALLOWED: Final = frozenset((
-    "event", "level", "timestamp", "reference", "error", "sqlstate", "where", "endpoint", "method", "status", "merchant",
-    "merchant_id", "staff_id", "role", "token_id", "address", "outcome", "reason", "case", "case_id", "intent_id",
-    "directive", "blocked", "kind", "count",
-))  # fmt: skip
-_LONGEST: Final = 200
+from ledger.log_fields import only_allowed
+
 NAME: Final = "onceback"
-
-
-def only_allowed(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Drops what is not listed and cuts what is."""
-    return {key: _plain(value) for key, value in entry.items() if key in ALLOWED}
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | None) else str(value)[:_LONGEST]
 
 
 def configure() -> None:

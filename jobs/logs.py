@@ -1,38 +1,11 @@
-"""The log of the worker: one JSON object a line, with the fields of this list and no others (S74).
-
-A field that is not listed is dropped, so a careless call cannot write a name, a note, an address, a key or a body.
-"""
+"""The log of the worker: one JSON object a line, with the fields of ledger.log_fields and no others (S74)."""
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Final
 
 import structlog
 
-ALLOWED: Final = frozenset((
-    "event", "level", "timestamp", "job", "merchant", "intent", "attempt", "outcome", "code", "http_status", "request",
-    "state", "counts", "worker", "error", "where", "seconds", "trace", "reason", "signal",
-))  # fmt: skip
-_LONGEST: Final = 200
-
-
-def only_allowed(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Drops what is not listed; cuts and escapes what is. Objects other than numbers become text by their type."""
-    return {key: _plain(value) for key, value in entry.items() if key in ALLOWED}
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case bool() | int() | float() | None:
-            return value
-        case str():
-            return value[:_LONGEST]
-        case dict():
-            return {str(key)[:_LONGEST]: number for key, number in value.items() if isinstance(number, int)}
-        case BaseException():
-            return type(value).__name__
-    return str(value)[:_LONGEST]
+from ledger.log_fields import only_allowed
 
 
 def configure() -> None:

@@ -18,6 +18,7 @@ from jobs.logs import log
 from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds
 from jobs.submitter import Held, send
 from jobs.worker import BUSY, Counts, Worker, sqlstate
+from ledger import tracing
 from ledger.database import transaction
 from ledger.events import lock_case_of_intent
 from ledger.fingerprint import read_intent
@@ -71,6 +72,11 @@ def look(worker: Worker, one: Look) -> list[str]:
 
     Returns what happened, for the counts.
     """
+    with tracing.about(one.trace):
+        return _look(worker, one)
+
+
+def _look(worker: Worker, one: Look) -> list[str]:
     began = time.monotonic()
     try:
         refund = _ask(worker, one)
@@ -78,7 +84,7 @@ def look(worker: Worker, one: Look) -> list[str]:
         return [worker.patiently(_record_failed_look, worker, one, failure)]
     if refund is not None:
         state = worker.patiently(_record_found, worker, one, refund)
-        log.info("found", merchant=str(one.merchant_id), intent=str(one.intent_id), state=state)
+        log.info("found", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key, state=state)
         return ["found"]
     send_until = time.monotonic() + LEASE_SECONDS - SEND_MARGIN_SECONDS
     worker_id = worker.liveness.worker_id
@@ -99,7 +105,7 @@ def _ask(worker: Worker, one: Look) -> ProviderRefund | None:
         try:
             return worker.gateway.retrieve(one, one.refund_ref)
         except NoSuchRefund:
-            log.warning("refund_not_found", merchant=str(one.merchant_id), intent=str(one.intent_id))
+            log.warning("refund_not_found", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key)
     return worker.gateway.find(one)
 
 
@@ -128,5 +134,5 @@ def _record_failed_look(worker: Worker, one: Look, failure: LookFailed) -> str:
             text = f"The provider cannot be asked: {failure.code}"
             raise_alarm(db, one.merchant_id, "look_refused", None, text)
         record_no_answer(db, one.merchant_id, one.intent_id, failure.code)
-    log.warning("no_answer", merchant=str(one.merchant_id), intent=str(one.intent_id), code=failure.code)
+    log.warning("no_answer", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key, code=failure.code)
     return "no_answer"

@@ -6,6 +6,8 @@ from typing import Any, Final
 import requests
 import urllib3
 
+from ledger import tracing
+
 # A full list page of refunds is about 200 KB; ten times that is no answer of the provider.
 ANSWER_BYTES: Final = 2 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
@@ -29,6 +31,9 @@ class ProviderSession(requests.Session):
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """Sends and reads the body up to the limits. Raises RequestException; what the provider did is then unknown."""
         ends = time.monotonic() + self._whole_answer_seconds
+        if tracing.current():
+            # A header, so the body the provider compares under a key stays the same at every attempt.
+            request.headers["traceparent"] = tracing.below(tracing.current())
         answer = super().send(request, **{**kwargs, "stream": True})
         try:
             # What Response.content keeps; consumed, so that close() gives the connection back instead of ending it.

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
+from ledger import tracing
 from ledger.database import transaction
 from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, Claimed, claim_due
 from ledger.settlement import NotAccepted, Outcome, record_outcome
@@ -85,6 +86,15 @@ def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
         log.error("claim_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
         return []
     counts["claimed"] += len(claimed)
+    for one in claimed:
+        log.info(
+            "claimed",
+            merchant=str(merchant_id),
+            intent=str(one.intent_id),
+            key=one.key,
+            attempt=one.attempt_no,
+            trace=one.trace,
+        )
     if claimed and not worker.keeps_mark_of(claimed[-1]):
         send_until = float("-inf")
     return [Held(one, worker_id, send_until) for one in claimed]
@@ -107,6 +117,11 @@ def send(worker: Worker, held: Held) -> str:
     Not sent, and given back, when the lease would end too soon, others may think this worker dead, or a brake was put on
     since the claim, in the database or outside it (S88).
     """
+    with tracing.about(held.claimed.trace):
+        return _send(worker, held)
+
+
+def _send(worker: Worker, held: Held) -> str:
     claimed = held.claimed
     with worker.charges.holding(claimed.request["charge"]):
         if time.monotonic() > held.send_until or not worker.liveness.alive(held.worker_id):
@@ -117,9 +132,8 @@ def send(worker: Worker, held: Held) -> str:
             outcome = worker.gateway.refund(claimed.request, claimed.key, claimed.attempt_no)
     counted = _record(worker, held, outcome)
     log.info(
-        "sent", merchant=str(claimed.merchant_id), intent=str(claimed.intent_id), attempt=claimed.attempt_no,
+        "sent", merchant=str(claimed.merchant_id), intent=str(claimed.intent_id), key=claimed.key, attempt=claimed.attempt_no,
         outcome=counted, code=getattr(outcome, "code", ""), http_status=outcome.http_status, request=outcome.request_ref,
-        trace=claimed.trace,
     )  # fmt: skip
     return counted
 
@@ -132,6 +146,7 @@ def _record(worker: Worker, held: Held, outcome: Outcome) -> str:
         log.error(
             "not_recorded",
             intent=str(held.claimed.intent_id),
+            key=held.claimed.key,
             attempt=held.claimed.attempt_no,
             error=error,
             code=sqlstate(error),

@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
+from ledger import tracing
 from ledger.canonical import canonical_bytes
 from ledger.database import first, run_later, together
 from ledger.errors import (
@@ -47,17 +48,21 @@ from ledger.states import STAGE
 
 # S31: an approval by a signed-in session is good for a day by the database clock, and checked at each send.
 APPROVAL_HOURS: Final = 24
+# S87: after a recovery; the worker reads every payment again, those that wait for an approval first.
+NOT_READ_YET: Final = "This payment is read again at the provider first, for the books were restored from a backup. Try again in some minutes."
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What an approval led to. `state` is `approved` (leaves at `sends_at`) or `held` (by the daily cap)."""
+    """What an approval led to. `state` is `approved` (leaves at `sends_at`) or `held` (by the daily cap). `key` is the one
+    under which the provider will know it."""
 
     intent_id: UUID
     case_id: UUID
     approval_id: UUID
     state: str
     sends_at: datetime | None
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,9 @@ def approve(
         freeze_request(db, intent, now_print, sends_at, trace)
         counted = reserve_cap_later(db, intent)
     if counted.count == 1:
-        return Decision(intent_id, case.case_id, approval["approval_id"], "approved", sends_at)
+        return Decision(intent_id, case.case_id, approval["approval_id"], "approved", sends_at, intent["provider_key"])
     hold(db, case, intent, "system", "cap")
-    return Decision(intent_id, case.case_id, approval["approval_id"], "held", None)
+    return Decision(intent_id, case.case_id, approval["approval_id"], "held", None, intent["provider_key"])
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,8 @@ def refused_as_said() -> Iterator[None]:
             raise SamePerson from error
         if leaves_too_little(error):
             raise NotEnoughMoneyLeft from error
+        if "capture_not_verified" in str(error.orig):
+            raise WrongState(NOT_READ_YET) from error
         raise
 
 
@@ -261,7 +268,7 @@ def freeze_request(db: Connection, intent: RowMapping, print_: bytes, due_at: da
     request = canonical_bytes(frozen_request(intent, print_))
     run_later(
         db, _INSERT_OUTBOX, m=intent["merchant_id"], i=intent["intent_id"], request=request.decode(),
-        digest=digest_of_request(request), trace=trace, at=intent["at"], due=due_at,
+        digest=digest_of_request(request), trace=trace or tracing.current(), at=intent["at"], due=due_at,
     )  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Look:
     livemode: bool
     payment_intent_ref: str
     currency: str
+    key: str = ""
+    trace: str = ""
 
 
 _TAKE: Final = """
@@ -54,7 +56,7 @@ _TAKE: Final = """
             WHERE o2.merchant_id = :m AND o2.done_at IS NULL AND o2.due_at <= now() AND i2.state IN ('unknown', 'pending')
             ORDER BY o2.due_at LIMIT :batch FOR UPDATE OF o2 SKIP LOCKED)
     RETURNING o.merchant_id, o.intent_id, i.state, i.provider_refund_ref AS refund_ref, a.account_ref AS account,
-        a.credential, a.livemode, i.payment_intent_ref, i.currency
+        a.credential, a.livemode, i.payment_intent_ref, i.currency, i.provider_key AS key, o.trace
 """
 
 

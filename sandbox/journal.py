@@ -23,6 +23,7 @@ _COLUMNS = (
     "took_ms",
     "status",
     "outcome",
+    "trace",
 )
 
 
@@ -43,6 +44,7 @@ class Entry:
     took_ms: int | None = None
     status: int | None = None
     outcome: str = "running"
+    trace: str | None = None
 
 
 class Journal:
@@ -57,7 +59,9 @@ class Journal:
         self._running: set[Entry] = set()
         self._over: deque[Entry] = deque()
 
-    def arrived(self, method: str, path: str, query: str, key: str | None, body: bytes, request_id: str) -> Entry:
+    def arrived(
+        self, method: str, path: str, query: str, key: str | None, body: bytes, request_id: str, trace: str | None
+    ) -> Entry:
         entry = Entry(
             method=method,
             path=path,
@@ -68,6 +72,7 @@ class Journal:
             request_id=request_id,
             arrived=self._store.moment(),
             started=time.monotonic(),
+            trace=trace,
         )
         with self._lock:
             self._running.add(entry)

@@ -76,7 +76,13 @@ class Provider:
         """Answer one call and write it into the journal."""
         exchange = Exchange(request, new_id("req_", 14))
         entry = self.journal.arrived(
-            request.method, request.path, request.query, exchange.key, request.body, exchange.request_id
+            request.method,
+            request.path,
+            request.query,
+            exchange.key,
+            request.body,
+            exchange.request_id,
+            request.headers.get("traceparent"),
         )
         reply = Reply(0, b"", lost="close")
         try:

@@ -75,7 +75,8 @@ create table if not exists faults (
 create table if not exists requests (
     seq integer primary key, account text, method text not null, path text not null, query text not null,
     idempotency_key text, digest text not null, body text not null, request_id text not null,
-    arrived real not null, took_ms integer, status integer, outcome text not null);
+    arrived real not null, took_ms integer, status integer, outcome text not null,
+    trace text);
 """
 
 NAMES = (

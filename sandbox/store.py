@@ -46,6 +46,9 @@ class Store:
         self._readers: list[sqlite3.Connection] = []
         self._writer = self._connect()
         self._writer.executescript(TABLES)
+        # A file of an earlier version lacks what its journal has come to keep.
+        with suppress(sqlite3.OperationalError):
+            self._writer.execute("alter table requests add column trace text")
         self.settings = dict(DEFAULTS)
         for name, value in self._writer.execute("select name, value from settings"):
             self.settings[name] = json.loads(value)
