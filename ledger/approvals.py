@@ -49,7 +49,10 @@ from ledger.states import STAGE
 # S31: an approval by a signed-in session is good for a day by the database clock, and checked at each send.
 APPROVAL_HOURS: Final = 24
 # S87: after a recovery; the worker reads every payment again, those that wait for an approval first.
-NOT_READ_YET: Final = "This payment is read again at the provider first, for the books were restored from a backup. Try again in some minutes."
+NOT_READ_YET: Final = (
+    "This payment is read again at the provider first, for the books were restored from a backup."
+    " Try again in some minutes."
+)
 
 
 @dataclass(frozen=True)
