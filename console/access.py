@@ -48,6 +48,7 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "recompute": _WORKS,
     "approve": _WORKS,
     "withdraw": _WORKS,
+    "settle_by_hand": _WORKS,
     "reject": _WORKS,
     "see_caps": _READS,
     "raise_cap": frozenset({"manager"}),
@@ -61,7 +62,7 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "own_session": _EVERYONE,
 }
 # Acts on money: from another network than the session began in they take a new sign-in first (S13).
-MONEY_ACTS: Final = frozenset({"approve", "withdraw", "reject", "raise_cap", "start_again"})
+MONEY_ACTS: Final = frozenset({"approve", "settle_by_hand", "withdraw", "reject", "raise_cap", "start_again"})
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})
 MERCHANT: Final = "merchant_slug"

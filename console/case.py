@@ -233,12 +233,16 @@ def _no_intent(rows: CaseRows) -> str:
 
 def _actions(rows: CaseRows) -> dict[str, Any]:
     intent, head = rows.intent, rows.head
-    main, blocked = None, ""
+    main: dict[str, Any] | None = None
+    blocked, several = "", sum(one.state == "proposed" for one in rows.intents)
     if intent is not None and intent.state != "proposed":
         main = {"kind": "decision", "url": url_for("decision.show", intent_id=intent.intent_id), "operation": ""}
     if intent is not None and intent.state == "proposed":
         blocked = cards.blocked_text(intent, head)
-        if current.may("approve") and not blocked:
+        if current.may("approve") and not blocked and several > 1:
+            url = url_for("confirm_together.show", case_id=head.case_id)
+            main = {"kind": "confirm_all", "url": url, "operation": "", "count": several}
+        elif current.may("approve") and not blocked:
             main = {"kind": "confirm", "url": url_for("confirm.show", intent_id=intent.intent_id), "operation": ""}
     elif current.may("propose") and _may_ask_again(rows):
         url = url_for("case.work_out", case_id=head.case_id)

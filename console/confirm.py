@@ -150,6 +150,7 @@ def _sheet(db: Connection, decision: Decision) -> dict[str, Any]:
         "operation": new_operation(),
         "fingerprint": seen,
         "fingerprint_short": short_digest(seen),
+        "act": words.act(decision.act, decision.charge_type),
         "amount_minor": decision.amount_minor,
         "currency": decision.currency,
         "destination": words.destination(

@@ -70,6 +70,8 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "case_url": url_for("case.show", case_id=decision.case_id),
         "state": decision.state,
         "state_text": f"Held: {why(decision.state_reason)}" if decision.state == "held" else "",
+        "act": words.act(decision.act, decision.charge_type),
+        "by_hand": _by_hand(decision),
         "amount_minor": decision.amount_minor,
         "currency": decision.currency,
         "destination": words.destination(
@@ -97,6 +99,18 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "final": decision.state not in _MOVES,
         "poll_url": url_for("decision.show", intent_id=decision.intent_id),
     }
+
+
+def _by_hand(decision: Decision) -> dict[str, Any] | None:
+    """Where a refund that a person pays back stands: who recorded what, or where to record it."""
+    if decision.act != "manual" or decision.approval_id is None:
+        return None
+    waits = decision.state == "approved" and decision.by_hand_at is None and current.may("settle_by_hand")
+    return {
+        "reference": decision.by_hand_reference or "", "reason": decision.by_hand_reason or "",
+        "by": decision.by_hand_by or "", "at": decision.by_hand_at,
+        "url": url_for("by_hand.show", intent_id=decision.intent_id) if waits else "",
+    }  # fmt: skip
 
 
 def _approval(decision: Decision) -> dict[str, Any]:
@@ -131,7 +145,8 @@ def _units_now(decision: Decision) -> str:
 
 def _cancel(decision: Decision) -> dict[str, Any] | None:
     """The button, while the refund has not left and this person may call it back."""
-    leaves = decision.state == "approved" and decision.due_at is not None
+    by_hand = decision.act == "manual" and decision.by_hand_at is None
+    leaves = decision.state == "approved" and (decision.due_at is not None or by_hand)
     if not (leaves or decision.state == "held") or not current.may("withdraw"):
         return None
     url = url_for("decision.withdraw", intent_id=decision.intent_id)

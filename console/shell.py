@@ -14,6 +14,7 @@ from ledger.queries.counts import MOST_COUNTED, desk_counts
 LINKS: Final = {
     "queue": "queue.index",
     "unknown": "unknown.index",
+    "by_hand": "by_hand.index",
     "caps": "caps.index",
     "brakes": "brakes.index",
     "people": "people.index",

@@ -27,12 +27,15 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "intent.failed": ("cross", "{refund} refused by the provider: {why}"),
     "intent.reversed": ("uturn", "{refund} came back: {why}"),
     "intent.needs_review": ("person", "{refund} needs a person: {why}"),
+    "settlement.recorded": ("gift", "{refund} recorded as paid back by hand"),
+    "settlement.not_done": ("gift", "{refund} could not be paid back by hand"),
     "intent.withdrawn": ("minus", "{refund} withdrawn: {why}"),
 }
 WHY: Final = {
     "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
     "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
     "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
+    "not_done_by_hand": "it could not be paid back by hand", "multicapture": "more of its payment may still be captured",
     "key_too_old": "its key passed its safe age", "refund_vanished": "the provider no longer lists it",
     "unlisted_status": "the provider gave a status we do not know", **{k: v.lower() for k, v in words.REJECT_REASONS.items()},
     **{k: v.lower() for k, v in words.WITHDRAW_REASONS.items()},

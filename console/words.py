@@ -87,6 +87,17 @@ def destination(kind: str, brand: str, last4: str) -> dict[str, Any]:
     return {"kind": _KINDS.get(kind, "wallet"), "label": label, "last4": last4 or None}
 
 
+def act(kind: str, charge_type: str = "own") -> dict[str, str]:
+    """What a refund does besides sending money, for the pages that show it: {kind, says, warns}; says is "" for a refund."""
+    says = {
+        "cancel_payment": "Nothing was taken of this payment: it is let go, and no money is sent.",
+        "manual": "No provider holds this money: after the approval a person pays it back by hand and records the reference.",
+    }.get(kind, "")
+    separate = kind == "refund" and charge_type == "separate"
+    warns = "The seller keeps the transfer of this payment: reverse it by hand at the provider." if separate else ""
+    return {"kind": kind, "says": says, "warns": warns}
+
+
 def case_badge(stage: str) -> dict[str, str]:
     """The badge beside a case's name: {state, text}."""
     state, text, _ = STAGES[stage]

@@ -61,6 +61,12 @@ class Decision:
     blocked: bool
     paused_at: datetime | None
     paused_by: str | None
+    act: str
+    charge_type: str
+    by_hand_reference: str | None
+    by_hand_reason: str | None
+    by_hand_by: str | None
+    by_hand_at: datetime | None
     at: datetime
 
 
@@ -78,7 +84,10 @@ _DECISION: Final = """
         coalesce(ob.attempts, 0) AS attempts,
         (SELECT coalesce(sw.name, '') FROM events w LEFT JOIN staff sw ON w.actor = 'staff:' || sw.staff_id::text
             WHERE w.merchant_id = i.merchant_id AND w.intent_id = i.intent_id AND w.to_state = 'withdrawn' LIMIT 1) AS withdrawn_by,
-        o.blocked, coalesce(al.paused_at, br.paused_at) AS paused_at, coalesce(al.paused_by, br.paused_by) AS paused_by, now() AS at
+        o.blocked, coalesce(al.paused_at, br.paused_at) AS paused_at, coalesce(al.paused_by, br.paused_by) AS paused_by,
+        i.act, coalesce(pa.charge_type, 'own') AS charge_type,
+        ms.reference AS by_hand_reference, ms.reason AS by_hand_reason, sm.name AS by_hand_by, ms.recorded_at AS by_hand_at,
+        now() AS at
     FROM intents i
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
@@ -89,6 +98,9 @@ _DECISION: Final = """
     LEFT JOIN customers cu ON cu.merchant_id = c.merchant_id AND cu.customer_id = c.customer_id
     LEFT JOIN approvals a ON a.merchant_id = i.merchant_id AND a.intent_id = i.intent_id AND a.seat = 1
     LEFT JOIN outbox ob ON ob.merchant_id = i.merchant_id AND ob.intent_id = i.intent_id
+    LEFT JOIN provider_accounts pa ON pa.merchant_id = i.merchant_id AND pa.provider_account_id = i.provider_account_id
+    LEFT JOIN manual_settlements ms ON ms.merchant_id = i.merchant_id AND ms.intent_id = i.intent_id
+    LEFT JOIN staff sm ON sm.staff_id = ms.recorded_by
     LEFT JOIN staff sa ON sa.staff_id = a.staff_id
     LEFT JOIN staff s ON i.requester = 'staff:' || s.staff_id::text
     LEFT JOIN api_tokens t ON t.merchant_id = i.merchant_id AND i.requester = 'token:' || t.token_id

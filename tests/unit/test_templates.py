@@ -78,12 +78,12 @@ def test_every_form_that_posts_carries_the_session_token(template: Path) -> None
             assert "csrf()" in form or "hidden_tag()" in form, form[:120]
 
 
-def test_only_the_confirm_page_has_the_solid_button() -> None:
-    assert [path.name for path in TEMPLATES if "btn-act" in markup(path)] == ["confirm.html"]
+def test_only_the_confirm_pages_have_the_solid_button() -> None:
+    assert [path.name for path in TEMPLATES if "btn-act" in markup(path)] == ["confirm.html", "confirm_together.html"]
 
 
 def test_no_part_of_the_confirm_page_is_fetched_or_leads_to_a_desk() -> None:
-    for name in ("confirm.html", "confirm_refusal.html", "alone.html"):
+    for name in ("confirm.html", "confirm_together.html", "confirm_refusal.html", "alone.html"):
         text = markup(ROOT / "templates" / name)
         assert "hx-" not in text
         assert "shell_rail" not in text
@@ -154,6 +154,7 @@ def confirm(sheet: dict[str, Any] | None, refusal: dict[str, Any] | None = None,
 
 def sheet(**other: Any) -> dict[str, Any]:
     return {
+        "act": {"kind": "refund", "says": "", "warns": ""},
         "action_url": "/approve", "operation": "op-1", "fingerprint": "7f3a91c20b5d", "fingerprint_short": "7f3a 91c2 0b5d",
         "amount_minor": 1230, "currency": "GBP", "destination": card(), "order_reference": "A-20588",
         "case_reference": "C-20431", "intent_reference": "R-1042", "customer": "Ilse Vandermeer-Okoye",
@@ -209,6 +210,7 @@ def decision(state: str, **other: Any) -> dict[str, Any]:
         "withdrawn_at": AT, "withdrawn_by": "Tobias Renk", "units_now": "the case still holds its units",
         "cancel": None, "held": None, "unknown": None,
         "answer": {"text": "Refused.", "then": "Try another way.", "words": ""},
+        "act": {"kind": "refund", "says": "", "warns": ""}, "by_hand": None,
         "answer_by": "", "final": state == "succeeded", "poll_url": "/poll",
     } | other  # fmt: skip
 
