@@ -268,7 +268,8 @@ class CaseIntent:
 _INTENTS: Final = """
     SELECT i.intent_id, i.number, i.state, i.state_reason, i.state_at, i.amount_minor, i.currency, i.destination_kind,
         i.destination_brand, i.destination_last4, i.route, i.requester, coalesce(s.name, t.name, i.requester) AS requester_name,
-        i.policy_id, i.policy_version, i.created_at, CASE WHEN i.state = 'approved' AND o.due_at < 'infinity' THEN o.due_at END AS sends_at,
+        i.policy_id, i.policy_version, i.created_at,
+        CASE WHEN i.state = 'approved' AND o.due_at < 'infinity' THEN o.due_at END AS sends_at,
         cp.captured_minor, cp.available_minor, cp.reserved_minor, cp.refunded_minor, cp.disputed_minor
     FROM intents i
     JOIN captures cp ON cp.merchant_id = i.merchant_id AND cp.capture_id = i.capture_id
