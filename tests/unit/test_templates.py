@@ -136,7 +136,8 @@ def draw(template: str, **view: Any) -> Seen:
 def shell() -> dict[str, Any]:
     person = {"name": "Tobias Renk", "initials": "TR", "role_text": "Returns desk", "theme": None, "keys": True}
     return {
-        "shop_name": "Hollowbrook Outfitters", "zone": "Berlin", "zone_key": "Europe/Berlin", "now": AT, "test_money": True, "brake": None,
+        "shop_name": "Hollowbrook Outfitters", "zone": "Berlin", "zone_key": "Europe/Berlin", "now": AT, "test_money": True,
+        "brake": None,
         "person": person, "links": {"queue": "/q", "sign_out": "/out"}, "counts": {}, "cap_text": "", "status": None,
         "session": None,
     }  # fmt: skip
