@@ -9,9 +9,12 @@ Read in this order:
     reconciler      look at the provider for what is not known; prove absence or adopt
     daily_cap       send on its way what the cap held
     by_hand         settle what people paid back by hand
-    inbox           webhooks are hints: read the payment again
+    inbox           webhooks are hints: read the payment, or the dispute, again
+    outside         what others do at the provider: the account's lists of refunds and disputes (account_lists), read again
+    dispute_freshness  nothing is sent on an account whose disputes were not read a moment ago
     schedule        the one table of periodic work; commands starts it
-    stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_amounts, stripe_answers
+    stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_amounts,
+                    stripe_answers, stripe_lists
     logs            what may be written to the log, and nothing else
 
 Each job is `run_once(worker)`, returns counts, and is right when two workers run it at once. No job calls the provider

@@ -1,10 +1,13 @@
-"""Webhooks are hints: each names a payment, and the payment's refunds are read again at the provider (S66).
+"""Webhooks are hints: each names a payment or a dispute, and that is read again at the provider (S66).
 
-What a hint says is never believed. Many hints about one payment cost one read a run. Intents on their way are left to
-their own call or look; what stands after payment (a late failure) is only ever noticed here.
+What a hint says is never believed. Many hints about one payment cost one read a run, and a dozen reads a minute at most.
+Intents on their way are left to their own call or look; what stands after payment (a late failure) is only ever noticed here.
+To read something for another kind of event, add its beginning and its reader to READERS.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -12,11 +15,13 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.account_lists import NEWS
 from jobs.logs import log
 from jobs.stripe_gateway import NO_PAYMENT_REF, UNREADABLE_LIST, Account, LookFailed
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import first, rows, run, transaction
-from ledger.outbox import raise_alarm
+from ledger.disputes import record_dispute
+from ledger.external_refunds import record_external
 from ledger.reconciliation import record_found
 from ledger.settlement import SETTLED, ProviderRefund
 
@@ -25,8 +30,31 @@ HINT_BATCH: Final = 1000
 # A hint may arrive before the provider's list shows what it is about; after this it is not waited for any longer.
 LISTED_WITHIN: Final = timedelta(minutes=10)
 
+# A payment is read again this often at most, whatever is told about it (S66).
+READS_A_MINUTE: Final = 12
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Hints of one kind about one object: `account` names the provider account, `about` is the payment or the object itself."""
+
+    merchant_id: UUID
+    account: RowMapping
+    about: str
+    events: list[RowMapping]
+
+    @property
+    def provider(self) -> Account:
+        """Whose key is used to ask."""
+        return Account(self.account["account"], self.account["credential"], self.account["livemode"])
+
+
+# Reads at the provider what hints are about, and records it; returns the hints this answers and how many rows moved. Raises
+# LookFailed.
+Reader = Callable[[Worker, Hints], tuple[list[RowMapping], int]]
+
 _WAITING: Final = """
-    SELECT e.event_ref, e.object_ref, e.received_at,
+    SELECT e.event_ref, e.kind, e.object_ref, e.received_at,
         coalesce(nullif(e.payment_intent_ref, ''), i.payment_intent_ref, c.payment_intent_ref, '') AS payment
     FROM provider_events e
     LEFT JOIN intents i ON i.merchant_id = e.merchant_id AND i.provider_refund_ref = e.object_ref
@@ -34,14 +62,15 @@ _WAITING: Final = """
     WHERE e.merchant_id = :m AND e.done_at IS NULL ORDER BY e.received_at LIMIT :most
 """
 _ACCOUNT: Final = """
-    SELECT a.account_ref AS account, a.credential, a.livemode FROM captures c
+    SELECT a.account_ref AS account, a.credential, a.livemode, a.provider_account_id FROM captures c
     JOIN provider_accounts a ON a.merchant_id = c.merchant_id AND a.provider_account_id = c.provider_account_id
     WHERE c.merchant_id = :m AND c.payment_intent_ref = :payment LIMIT 1
 """
 
 
 def run_once(worker: Worker) -> Counts:
-    """Reads each payment that hints wait for, once. Counts: hints, reads, moved (intents that changed), no_answer."""
+    """Reads each payment that hints wait for, once. Counts: hints, reads, moved (rows that changed), no_answer, waits (hints of
+    a payment that was read often enough this minute)."""
     counts: Counts = Counter()
     for merchant_id in worker.merchants():
         if worker.stopping.is_set():
@@ -62,31 +91,91 @@ def run_once(worker: Worker) -> Counts:
 def _read_hints(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
     with transaction(worker.engine, merchant_id) as db:
         waiting = rows(db, _WAITING, m=merchant_id, most=HINT_BATCH)
-    by_payment: dict[str, list[RowMapping]] = defaultdict(list)
+    hints: dict[tuple[Reader | None, str], list[RowMapping]] = defaultdict(list)
     for event in waiting:
-        by_payment[event["payment"]].append(event)
-    for payment, events in by_payment.items():
+        reader = reader_of(event["kind"])
+        hints[reader, event["object_ref"] if reader is read_dispute else event["payment"]].append(event)
+    for (reader, about), events in hints.items():
         if worker.stopping.is_set():
             return
+        if reader is None:
+            counts["hints"] += done(worker, merchant_id, events, "not_about_money_back")
+            continue
         with transaction(worker.engine, merchant_id) as db:
-            found = first(db, _ACCOUNT, m=merchant_id, payment=payment)
+            found = first(db, _ACCOUNT, m=merchant_id, payment=events[0]["payment"])
+            may = found is not None and may_read(db, merchant_id, events[0]["payment"])
         if found is None:
-            counts["hints"] += _done(worker, merchant_id, events, "not_our_payment")
-            continue
-        counts["reads"] += 1
-        try:
-            listed = worker.gateway.list_refunds(Account(**found), payment)
-        except LookFailed as failure:
-            counts["no_answer"] += 1
-            log.warning("no_answer", merchant=str(merchant_id), code=failure.code)
-            if failure.http_status == 404 or failure.code == NO_PAYMENT_REF:
-                counts["hints"] += _done(worker, merchant_id, events, "no_such_payment")
-            elif failure.code != UNREADABLE_LIST:
-                # Asking about the next payment would fail alike; all of them wait for the next run.
-                return
-            continue
-        counts["moved"] += sum(worker.patiently(_apply_one, worker, merchant_id, refund) for refund in listed)
-        counts["hints"] += _done(worker, merchant_id, _answered(events, listed), "read")
+            counts["hints"] += done(worker, merchant_id, events, "not_our_payment")
+        elif not may:
+            counts["waits"] += len(events)
+        elif not _read(worker, Hints(merchant_id, found, about, events), reader, counts):
+            # Asking about the next payment would fail alike; all of them wait for the next run.
+            return
+
+
+def _read(worker: Worker, hints: Hints, reader: Reader, counts: Counts) -> bool:
+    """One reading; whether the provider can be asked at all."""
+    counts["reads"] += 1
+    try:
+        answered, moved = reader(worker, hints)
+    except LookFailed as failure:
+        counts["no_answer"] += 1
+        log.warning("no_answer", merchant=str(hints.merchant_id), code=failure.code)
+        if failure.http_status == 404 or failure.code == NO_PAYMENT_REF:
+            counts["hints"] += done(worker, hints.merchant_id, hints.events, "no_such_payment")
+            return True
+        return failure.code == UNREADABLE_LIST
+    counts["moved"] += moved
+    counts["hints"] += done(worker, hints.merchant_id, answered, "read")
+    return True
+
+
+def read_payment(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:
+    """Every refund of the payment: ours are brought to what the provider shows, others are recorded (see `Reader`)."""
+    listed = worker.gateway.list_refunds(hints.provider, hints.about)
+    moved = sum(worker.patiently(_apply_one, worker, hints, refund) for refund in listed)
+    return _answered(hints.events, listed), moved
+
+
+def read_dispute(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:
+    """The one dispute that the hints name."""
+    found = worker.gateway.dispute(hints.provider, hints.about)
+
+    def record() -> str:
+        with transaction(worker.engine, hints.merchant_id) as db:
+            return record_dispute(db, hints.merchant_id, hints.account["provider_account_id"], found, "hook")
+
+    return hints.events, int(worker.patiently(record) in NEWS)
+
+
+# The kinds of events that are worth a reading, by how they begin, and what is read. An event of any other kind is put aside.
+READERS: Final[dict[str, Reader]] = {
+    "refund.": read_payment,
+    "charge.refund": read_payment,
+    "charge.dispute.": read_dispute,
+    "charge.": read_payment,
+    "payment_intent.": read_payment,
+}
+
+
+def reader_of(kind: str) -> Reader | None:
+    """What reads for an event of this kind: the longest beginning that fits decides."""
+    fits = [begins for begins in READERS if kind.startswith(begins)]
+    return READERS[max(fits, key=len)] if fits else None
+
+
+_COUNT_READ: Final = """
+    INSERT INTO payment_reads AS r (merchant_id, payment_intent_ref) VALUES (:m, :payment)
+    ON CONFLICT (merchant_id, payment_intent_ref) DO UPDATE SET
+        reads = CASE WHEN r.minute_at > now() - interval '1 minute' THEN r.reads + 1 ELSE 1 END,
+        minute_at = CASE WHEN r.minute_at > now() - interval '1 minute' THEN r.minute_at ELSE now() END
+    WHERE r.minute_at <= now() - interval '1 minute' OR r.reads < :most
+"""
+
+
+def may_read(db: Connection, merchant_id: UUID, payment: str) -> bool:
+    """Counts a reading of a payment against this minute's; False when there were enough, and its hints wait."""
+    return run(db, _COUNT_READ, m=merchant_id, payment=payment, most=READS_A_MINUTE) == 1
 
 
 def _answered(events: list[RowMapping], listed: list[ProviderRefund]) -> list[RowMapping]:
@@ -99,39 +188,31 @@ def _answered(events: list[RowMapping], listed: list[ProviderRefund]) -> list[Ro
     ]  # fmt: skip
 
 
-def _apply_one(worker: Worker, merchant_id: UUID, refund: ProviderRefund) -> bool:
-    """Brings the intent a refund names to what the provider shows; whether that moved it. Locks as `record_found`."""
+def _apply_one(worker: Worker, hints: Hints, refund: ProviderRefund) -> bool:
+    """Brings the intent a refund names to what the provider shows, or records one that is not ours; whether that moved
+    anything. Locks as `record_found` or `record_external`."""
+    merchant_id = hints.merchant_id
     with transaction(worker.engine, merchant_id) as db:
-        intent = _intent_of(db, merchant_id, refund)
-        if intent is None:
+        account_id = hints.account["provider_account_id"]
+        result = record_external(db, merchant_id, account_id, refund, "hook", worker.verifier)
+        if result != "ours":
+            return result in NEWS
+        intent = first(db, _INTENT, m=merchant_id, i=UUID(refund.intent_id))
+        if intent is None or intent["state"] not in ("unknown", "pending", "succeeded"):
             return False
         state: str = intent["state"]
-        shown = SETTLED.get(refund.status)
-        if state in ("failed", "withdrawn", "proposed") and shown in ("pending", "succeeded"):
-            text = f"R-{intent['number']} is {state}, and the provider shows {refund.refund_ref}, {refund.status}"
-            raise_alarm(db, merchant_id, "refund_not_expected", intent["intent_id"], text[:300])
-        if state not in ("unknown", "pending", "succeeded"):
-            return False
-        if state == shown and refund.reference == intent["provider_reference"]:
+        if state == SETTLED.get(refund.status) and refund.reference == intent["provider_reference"]:
             return False
         after = record_found(db, merchant_id, intent["intent_id"], refund)
     log.info("hinted", merchant=str(merchant_id), intent=str(intent["intent_id"]), state=after)
     return after != state
 
 
-def _intent_of(db: Connection, merchant_id: UUID, refund: ProviderRefund) -> RowMapping | None:
-    """The intent of this merchant that a refund's metadata names; a refund made elsewhere has none."""
-    try:
-        intent_id = UUID(refund.intent_id)
-    except ValueError:
-        return None
-    return first(
-        db, "SELECT intent_id, number, state, provider_reference FROM intents WHERE merchant_id = :m AND intent_id = :i",
-        m=merchant_id, i=intent_id,
-    )  # fmt: skip
+_INTENT: Final = "SELECT intent_id, state, provider_reference FROM intents WHERE merchant_id = :m AND intent_id = :i"
 
 
-def _done(worker: Worker, merchant_id: UUID, events: list[RowMapping], result: str) -> int:
+def done(worker: Worker, merchant_id: UUID, events: list[RowMapping], result: str) -> int:
+    """Marks hints as answered, with what came of them; how many."""
     refs: list[Any] = [event["event_ref"] for event in events]
     if not refs:
         return 0

@@ -17,14 +17,16 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import books, by_hand, daily_cap, inbox, reconciler, submitter
+from jobs import books, by_hand, daily_cap, inbox, outside, reconciler, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.brakes import brakes_on
 from ledger.database import scalar, transaction
 
 # Rounds that count nothing but these got nowhere.
-_NO_PROGRESS: Final = frozenset(("busy", "failed", "no_answer", "not_alive", "not_standing", "reads"))
+_NO_PROGRESS: Final = frozenset(
+    ("busy", "failed", "no_answer", "not_alive", "not_standing", "reads", "disputes_unread", "waits")
+)
 PAUSE_SECONDS: Final = 0.2
 
 
@@ -51,6 +53,9 @@ PERIODIC: Final = (
     Periodic("reconciler", reconciler.run_once, 1, "what a dead worker left is looked up within about a second"),
     Periodic("inbox", inbox.run_once, 2, "a hint is worth a read within seconds, and many of them the same read"),
     Periodic("by_hand", by_hand.run_once, 2, "what a person paid back by hand shows as paid while they look"),
+    Periodic(
+        "outside", outside.run_once, 5, "each account's lists have their own times; what waits for room is placed soon"
+    ),
     Periodic("daily_cap", daily_cap.run_once, 5, "a raise or a new business day shows at the caps desk at once"),
     Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
 )

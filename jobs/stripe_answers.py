@@ -14,10 +14,12 @@ import stripe
 import urllib3
 
 from jobs.stripe_amounts import from_provider
+from ledger.disputes import ProviderDispute
 from ledger.refusals import refusal_code
 from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
 
 REFUND_REF: Final = re.compile(r"(re|pyr)_[A-Za-z0-9_]{1,70}")
+DISPUTE_REF: Final = re.compile(r"(dp|du|pdp)_[A-Za-z0-9_]{1,70}")
 # Waits before the same key is sent again, doubled per attempt and spread, for the provider publishes no Retry-After:
 # a lock or a running key is over in seconds, a rate limit in a minute, an outage of the door in minutes.
 # Each is (first, most).
@@ -56,12 +58,43 @@ def read_refund(answer: Any) -> ProviderRefund:
         currency=currency.upper()[:3],
         payment_intent_ref=_id(body.get("payment_intent")),
         charge_ref=_id(body.get("charge")),
-        intent_id=_text(metadata.get("onceback_intent"), 80) if isinstance(metadata, Mapping) else "",
+        intent_id=_mark(metadata, "onceback_intent"),
         failure_reason=_text(body.get("failure_reason"), 80),
         reference=_bank_reference(body.get("destination_details")),
         pending_reason=_text(body.get("pending_reason"), 40),
+        deployment_id=_mark(metadata, "onceback_deployment"),
+        merchant_id=_mark(metadata, "onceback_merchant"),
         created_at=_instant(body.get("created")),
     )
+
+
+def read_dispute(answer: Any) -> ProviderDispute:
+    """A dispute object as ours. Raises Unreadable unless id, amount, currency, status and time are there and of their kind."""
+    body = answer.to_dict() if isinstance(answer, stripe.StripeObject) else answer
+    if not isinstance(body, Mapping) or body.get("object") != "dispute":
+        raise Unreadable("the answer is no dispute")
+    dispute_ref, amount, currency = body.get("id"), body.get("amount"), body.get("currency")
+    if not isinstance(dispute_ref, str) or not DISPUTE_REF.fullmatch(dispute_ref):
+        raise Unreadable("the dispute has no id that could be one")
+    status, created = _text(body.get("status"), 40), _instant(body.get("created"))
+    if type(amount) is not int or not isinstance(currency, str) or not status or created is None:
+        raise Unreadable("the dispute has no amount, currency, state or time")
+    details = body.get("evidence_details")
+    return ProviderDispute(
+        dispute_ref=dispute_ref,
+        status=status,
+        amount_minor=from_provider(amount, currency.upper()),
+        currency=currency.upper()[:3],
+        charge_ref=_id(body.get("charge")),
+        payment_intent_ref=_id(body.get("payment_intent")),
+        reason=_text(body.get("reason"), 80),
+        created_at=created,
+        due_at=_instant(details.get("due_by")) if isinstance(details, Mapping) else None,
+    )
+
+
+def _mark(metadata: Any, name: str) -> str:
+    return _text(metadata.get(name), 80) if isinstance(metadata, Mapping) else ""
 
 
 def _instant(value: Any) -> datetime | None:

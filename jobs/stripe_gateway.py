@@ -15,11 +15,21 @@ from typing import Any, Final, Protocol, TypeVar
 import stripe
 from pydantic import SecretStr
 
+from jobs.stripe_account_pages import AccountPage, account_disputes_page, account_refunds_page
 from jobs.stripe_amounts import NotSendable, to_provider
-from jobs.stripe_answers import CREDENTIAL_SECONDS, REFUND_REF, Unreadable, failed_call, read_refund
+from jobs.stripe_answers import (
+    CREDENTIAL_SECONDS,
+    DISPUTE_REF,
+    REFUND_REF,
+    Unreadable,
+    failed_call,
+    read_dispute,
+    read_refund,
+)
 from jobs.stripe_lists import Page, movements_of, movements_page, refunds_page, shown_refund
 from jobs.stripe_session import ProviderSession
 from ledger.database import forbid_open_transaction
+from ledger.disputes import ProviderDispute
 from ledger.outbox import SEND_MARGIN_SECONDS
 from ledger.reconciliation import Look
 from ledger.reconciliation_compare import Movement, ShownRefund
@@ -164,6 +174,27 @@ class StripeGateway:
             raise LookFailed("unreadable_refund") from error
         if found.refund_ref != refund_ref:
             raise LookFailed("another_refund")
+        return found
+
+    def account_refunds(
+        self, account: _Account, created_from: datetime, after: str | None
+    ) -> AccountPage[ProviderRefund]:
+        """One page of every refund of an account made since `created_from`, newest first, whoever made it. Raises LookFailed."""
+        return self._read(account, lambda client: account_refunds_page(client, created_from, after))
+
+    def account_disputes(
+        self, account: _Account, created_from: datetime, after: str | None
+    ) -> AccountPage[ProviderDispute]:
+        """One page of the disputes of an account opened since `created_from`, newest first. Raises LookFailed."""
+        return self._read(account, lambda client: account_disputes_page(client, created_from, after))
+
+    def dispute(self, account: _Account, dispute_ref: str) -> ProviderDispute:
+        """One dispute by its id, as it stands now. Raises LookFailed."""
+        if not DISPUTE_REF.fullmatch(dispute_ref):
+            raise LookFailed("no_dispute_ref")
+        found = self._read(account, lambda client: read_dispute(client.v1.disputes.retrieve(dispute_ref)))
+        if found.dispute_ref != dispute_ref:
+            raise LookFailed("another_dispute")
         return found
 
     def refunds_page(self, account: _Account, since: datetime, until: datetime, after: str) -> Page[ShownRefund]:

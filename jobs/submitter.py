@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.dispute_freshness import fresh_accounts
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger import tracing
@@ -40,7 +41,8 @@ def run_once(worker: Worker) -> Counts:
 
     Counts: claimed, and by outcome confirmed, refused, not_accepted, unknown; taken_over (another worker recorded first),
     not_recorded (the database was away), busy and failed (merchants that could not be claimed from), not_standing (nothing
-    may be sent from this database).
+    may be sent from this database), disputes (found right before sending) and disputes_unread (accounts at which nothing is
+    sent, for their disputes cannot be read).
     """
     counts: Counts = Counter()
     if not worker.liveness.alive():
@@ -68,15 +70,16 @@ def run_once(worker: Worker) -> Counts:
 
 
 def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
-    """Claims one batch of a merchant in one transaction."""
+    """Claims one batch of a merchant in one transaction, of the accounts whose disputes are known as of now."""
+    accounts = fresh_accounts(worker, merchant_id, counts)
     worker_id = worker.liveness.worker_id
     # Taken before the transaction starts, so the lease is never thought longer than it is.
     send_until = time.monotonic() + LEASE_SECONDS - SEND_MARGIN_SECONDS
-    if not worker_id or worker.switch.on() or not worker.liveness.alive(worker_id):
+    if not accounts or not worker_id or worker.switch.on() or not worker.liveness.alive(worker_id):
         return []
     try:
         with transaction(worker.engine, merchant_id) as db:
-            claimed = claim_due(db, merchant_id, worker_id, worker.verifier, CLAIM_BATCH)
+            claimed = claim_due(db, merchant_id, worker_id, worker.verifier, CLAIM_BATCH, accounts=accounts)
     except BUSY as error:
         counts["busy"] += 1
         log.warning("claim_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))

@@ -9,6 +9,8 @@ Read in the order of a refund's life:
     reservation caps                     money set aside: captures, order lines, the daily cap
     by_hand captures                     what a person pays back elsewhere; what the provider holds and took
     outbox settlement reconciliation     sent under one key, recorded as one of four outcomes, looked up when unknown
+    external_refunds disputes            what others do at the provider, and (outside_places) the room it takes here
+    account_lists external_matching      how far the provider's lists were read; what a refund made outside was for
     events states errors database        the history that moves states, and what everything stands on
 
 Rules: functions take the open connection and never commit; the entry point opens one transaction per command. Locks are

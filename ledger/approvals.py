@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from ledger import tracing
 from ledger.canonical import canonical_bytes
 from ledger.database import first, run_later, together
+from ledger.dispute_holds import holding
 from ledger.errors import (
     AlreadyDecided,
     BadInput,
@@ -175,7 +176,8 @@ def refused_as_said() -> Iterator[None]:
 
 
 def hold(db: Connection, case: LockedCase, intent: RowMapping, actor: str, reason: str) -> None:
-    """approved → held; what was reserved stays reserved. `reason` is one of cap, seal, fingerprint, expired, left, blocked."""
+    """approved → held; what was reserved stays reserved. `reason` is one of cap, seal, fingerprint, expired, left, blocked,
+    disputed."""
     append(db, case, "intent.held", actor, intent_id=intent["intent_id"], move=("approved", "held"), reason=reason)
     run_later(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
         m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
@@ -185,7 +187,8 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
     """Why this intent must not be sent now, or "" (P6). Everything is computed again from live rows.
 
     `expired`, `seal`, `fingerprint` (also evidence, entitlement, request), `left` (approver gone or role fallen), `blocked`
-    (the order's facts are in question), `reservation`, `multicapture` (the provider does not take this refund now).
+    (the order's facts are in question), `reservation`, `disputed` (the customer's bank disputes the charge, or asks about it),
+    `multicapture` (the provider does not take this refund now).
     """
     approval = first(db, _APPROVAL, m=intent["merchant_id"], i=intent["intent_id"])
     if approval is None or not verifier.valid(dict(approval)):
@@ -202,7 +205,10 @@ def fault_before_send(db: Connection, intent: RowMapping, verifier: SealVerifier
         return "left"
     if approval["reserved_minor"] != intent["amount_minor"]:
         return "reservation"
-    return "blocked" if intent["blocked"] else not_sendable(intent)
+    if intent["blocked"]:
+        return "blocked"
+    bank = holding(db, intent["merchant_id"], intent["provider_account_id"], intent["charge_ref"])
+    return "disputed" if bank else not_sendable(intent)
 
 
 _APPROVAL: Final = """

@@ -31,10 +31,13 @@ STAGE: Final = {
 }
 
 
-def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | None = None) -> Entitlement | None:
+def reassess(
+    db: Connection, case: LockedCase, actor: str, *, requester: str | None = None, because: str = "evidence_changed"
+) -> Entitlement | None:
     """Derives the entitlement of a case anew, it and its order being locked; None when nothing changed since the last one.
 
-    `requester` is who asks for the refund (P7): the case's opener unless a person proposes again. Locks the live intents of
+    `requester` is who asks for the refund (P7): the case's opener unless a person proposes again; `because` is why what waited
+    is called back. Locks the live intents of
     the case, then order lines, captures and cap day as far as they are given back or claimed.
     """
     live = live_intents(db, case)
@@ -48,7 +51,7 @@ def reassess(db: Connection, case: LockedCase, actor: str, *, requester: str | N
     unsent = [intent for intent in live if intent["state"] in UNSENT and not intent["recorded_by_hand"]]
     if latest is not None and requester is None and _same(latest, result, seen):
         return None
-    withdraw(db, case, unsent, actor, "evidence_changed")
+    withdraw(db, case, unsent, actor, because)
     entitlement_id = _store(db, case, facts, result, seen, 1 + (latest["n"] if latest else 0))
     body = {
         "outcome": result.outcome,
@@ -131,9 +134,13 @@ def _store(db: Connection, case: LockedCase, facts: Facts, result: Entitlement, 
 
 
 _CLAIMED: Final = """
-    SELECT lc.line_id, sum(lc.amount_minor)::bigint AS minor FROM line_claims lc
-    JOIN intents i ON i.merchant_id = lc.merchant_id AND i.intent_id = lc.intent_id
-    WHERE lc.merchant_id = :m AND i.case_id = :c GROUP BY lc.line_id
+    SELECT line_id, sum(minor)::bigint AS minor FROM (
+        SELECT lc.line_id, lc.amount_minor AS minor FROM line_claims lc
+        JOIN intents i ON i.merchant_id = lc.merchant_id AND i.intent_id = lc.intent_id
+        WHERE lc.merchant_id = :m AND i.case_id = :c
+        UNION ALL
+        SELECT line_id, order_minor FROM external_allocations WHERE merchant_id = :m AND case_id = :c) claimed
+    GROUP BY line_id
 """
 
 

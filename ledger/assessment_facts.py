@@ -78,30 +78,38 @@ def _evidence(db: Connection, keys: dict[str, UUID], refs: dict[UUID, str]) -> E
 
 # Reservations of this case that have not left count as available again: they are withdrawn before anything is proposed.
 # What no provider holds goes back by hand, but for a card or bank whose payment the shop did not name: that goes nowhere.
+# What left outside and is not placed yet is not there any more, and a charge that the bank took up gives no refund at all, not
+# even of the part it did not ask for (STRIPE.md §7).
 # `captured_minor` is the whole of the payment, of which `order_minor` is the order's part, taken or only authorised.
 _CAPTURES: Final = """
     SELECT cp.capture_id, cp.tender, cp.currency, cp.order_minor, cp.step_minor, cp.disputed_minor,
         cp.captured_minor + cp.held_minor + cp.releasing_minor + cp.released_minor AS captured_minor,
         CASE WHEN cp.charge_ref IS NULL AND cp.tender NOT IN ('gift_card', 'store_credit', 'cash') THEN 0
-            ELSE cp.available_minor + own.refunds END AS available_minor,
+            WHEN bank.takes THEN 0
+            ELSE greatest(0, cp.available_minor - outside.unplaced_minor + own.refunds) END AS available_minor,
         CASE WHEN cp.charge_ref IS NULL THEN 0 ELSE cp.held_minor + least(cp.releasing_minor, own.cancels) END AS held_minor,
         coalesce((SELECT sum(i.order_minor) FROM intents i WHERE i.merchant_id = cp.merchant_id
             AND i.capture_id = cp.capture_id AND (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
                 OR (i.state IN ('approved', 'held') AND (i.case_id <> :c OR EXISTS (SELECT 1 FROM manual_settlements s
                     WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id))))), 0)::bigint AS drawn_order_minor,
-        coalesce((SELECT sum(CASE t.step WHEN 'external' THEN t.amount_minor ELSE -t.amount_minor END) FROM transfers t
-            WHERE t.merchant_id = cp.merchant_id AND t.capture_id = cp.capture_id AND t.source_ref IS NOT NULL
-            AND t.step IN ('external', 'external_reverse')), 0)::bigint AS external_unallocated_minor
+        outside.open_minor AS external_unallocated_minor
     FROM captures cp CROSS JOIN LATERAL (
         SELECT coalesce(sum(i.amount_minor) FILTER (WHERE i.act <> 'cancel_payment'), 0)::bigint AS refunds,
             coalesce(sum(i.amount_minor) FILTER (WHERE i.act = 'cancel_payment'), 0)::bigint AS cancels FROM intents i
         WHERE i.merchant_id = cp.merchant_id AND i.capture_id = cp.capture_id AND i.case_id = :c AND i.state IN ('approved', 'held')
             AND NOT EXISTS (SELECT 1 FROM manual_settlements s WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id)
     ) own
+    CROSS JOIN LATERAL (SELECT coalesce(sum(e.amount_minor - e.placed_minor), 0)::bigint AS unplaced_minor,
+            coalesce(sum(e.amount_minor - e.allocated_minor), 0)::bigint AS open_minor
+        FROM external_refunds e WHERE e.merchant_id = cp.merchant_id AND e.charge_ref = cp.charge_ref
+            AND e.provider_account_id = cp.provider_account_id AND e.status NOT IN ('failed', 'canceled')) outside
+    CROSS JOIN LATERAL (SELECT coalesce(bool_or(dispute_takes(d.status)), false) AS takes
+        FROM disputes d WHERE d.merchant_id = cp.merchant_id AND d.charge_ref = cp.charge_ref
+            AND d.provider_account_id = cp.provider_account_id) bank
     WHERE cp.merchant_id = :m AND cp.order_id = :o ORDER BY cp.position
 """
 
-# What other cases of the order hold, have had back, and claim.
+# What other cases of the order hold, have had back, and claim; what was paid for outside is claimed too.
 _HELD: Final = """
     SELECT ci.case_id, ci.line_id, lower(ci.units) AS a, upper(ci.units) AS b FROM case_items ci
     WHERE ci.merchant_id = :m AND ci.order_id = :o AND ci.case_id <> :c AND ci.live
@@ -112,11 +120,17 @@ _BACK: Final = """
     WHERE e.merchant_id = :m AND e.case_id = ANY(:cases) ORDER BY e.case_id, e.n DESC
 """
 _CLAIMED: Final = """
-    SELECT i.case_id, lc.line_id, l.quantity, sum(lc.amount_minor)::bigint AS minor FROM line_claims lc
-    JOIN intents i ON i.merchant_id = lc.merchant_id AND i.intent_id = lc.intent_id
-    JOIN order_lines l ON l.merchant_id = lc.merchant_id AND l.line_id = lc.line_id
-    WHERE lc.merchant_id = :m AND i.order_id = :o AND i.case_id <> :c GROUP BY i.case_id, lc.line_id, l.quantity
-    ORDER BY i.case_id, lc.line_id
+    SELECT claimed.case_id, claimed.line_id, l.quantity, sum(claimed.minor)::bigint AS minor FROM (
+        SELECT i.case_id, lc.line_id, lc.amount_minor AS minor FROM line_claims lc
+        JOIN intents i ON i.merchant_id = lc.merchant_id AND i.intent_id = lc.intent_id
+        WHERE lc.merchant_id = :m AND i.order_id = :o
+        UNION ALL
+        SELECT a.case_id, a.line_id, a.order_minor FROM external_allocations a
+        JOIN cases c ON c.merchant_id = a.merchant_id AND c.case_id = a.case_id
+        WHERE a.merchant_id = :m AND c.order_id = :o) claimed
+    JOIN order_lines l ON l.merchant_id = :m AND l.line_id = claimed.line_id
+    WHERE claimed.case_id <> :c GROUP BY claimed.case_id, claimed.line_id, l.quantity
+    ORDER BY claimed.case_id, claimed.line_id
 """
 
 
@@ -153,7 +167,12 @@ _PAID: Final = """
         AND (state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
             OR (state IN ('approved', 'held') AND EXISTS (SELECT 1 FROM manual_settlements s
                 WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id)))
-    ORDER BY number
+    UNION ALL
+    SELECT cp.capture_id, sum(a.order_minor)::bigint, sum(a.amount_minor)::bigint FROM external_allocations a
+    JOIN external_refunds e ON e.merchant_id = a.merchant_id AND e.refund_ref = a.refund_ref
+    JOIN captures cp ON cp.merchant_id = e.merchant_id AND cp.provider_account_id = e.provider_account_id
+        AND cp.charge_ref = e.charge_ref
+    WHERE a.merchant_id = :m AND a.case_id = :c GROUP BY cp.capture_id, e.refund_ref HAVING sum(a.amount_minor) > 0
 """
 
 
@@ -168,5 +187,5 @@ def _capture(row: RowMapping) -> CaptureState:
 def policy_terms(policy: Policy) -> PolicyTerms:
     return PolicyTerms(
         policy.policy_id, policy.version, policy.terms.refund_trigger, policy.terms.shipping,
-        manager_from_minor=policy.terms.routes.manager_from_minor,
+        policy.terms.external_unallocated, manager_from_minor=policy.terms.routes.manager_from_minor,
     )  # fmt: skip

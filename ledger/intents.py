@@ -17,7 +17,7 @@ from ledger.ids import uuid7
 from ledger.money import exponent
 from ledger.reservation import claim_lines, give_back, release_lines
 
-WITHDRAW_REASONS: Final = ("not_yet", "wrong_units", "customer_changed_mind", "suspicion", "other")
+WITHDRAW_REASONS: Final = ("not_yet", "wrong_units", "customer_changed_mind", "suspicion", "disputed", "other")
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,13 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
     return intent_id
 
 
-# More money after a failed or returned one is a new intent, linked to the one before it.
+# More money after a failed or returned one is a new intent, linked to the one before it; so is what is left to pay after
+# something that happened outside called the one before it back.
 _REPLACED: Final = """
     SELECT intent_id FROM intents WHERE merchant_id = :m AND case_id = :c AND capture_id = :capture
-        AND state IN ('failed', 'reversed') ORDER BY number DESC LIMIT 1
+        AND (state IN ('failed', 'reversed')
+            OR (state = 'withdrawn' AND state_reason IN ('refunded_outside', 'disputed', 'dispute_over')))
+    ORDER BY number DESC LIMIT 1
 """
 
 

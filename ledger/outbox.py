@@ -51,13 +51,24 @@ _DUE: Final = """
         i.state = 'approved' OR (i.state = 'submitting' AND EXISTS (
             SELECT 1 FROM attempt_results r WHERE r.merchant_id = o.merchant_id AND r.intent_id = o.intent_id
                 AND r.attempt_no = o.attempts AND r.outcome = 'not_accepted')))
+        AND (CAST(:accounts AS uuid[]) IS NULL OR i.provider_account_id = ANY(CAST(:accounts AS uuid[])))
     ORDER BY o.due_at, o.intent_id LIMIT :batch
     FOR NO KEY UPDATE OF c SKIP LOCKED
 """
 
 
-def claim_due(db: Connection, merchant_id: UUID, worker_id: int, verifier: SealVerifier, batch: int) -> list[Claimed]:
+def claim_due(
+    db: Connection,
+    merchant_id: UUID,
+    worker_id: int,
+    verifier: SealVerifier,
+    batch: int,
+    *,
+    accounts: list[UUID] | None = None,
+) -> list[Claimed]:
     """Claims up to `batch` due intents of one merchant; the caller commits, then sends.
+
+    `accounts`: only refunds at these accounts of the provider, whose disputes the caller has just read; None for all.
 
     Nothing is claimed while the merchant is paused or stopped (read inside this transaction). An intent that fails the
     check before send becomes `held` with an alarm instead; one whose key is past its safe age is never sent.
@@ -67,7 +78,7 @@ def claim_due(db: Connection, merchant_id: UUID, worker_id: int, verifier: SealV
         return []
     cases: dict[UUID, LockedCase] = {}
     claimed = []
-    for due in rows(db, _DUE, m=merchant_id, batch=batch):
+    for due in rows(db, _DUE, m=merchant_id, batch=batch, accounts=accounts):
         case = cases.get(due["case_id"]) or lock_case(db, merchant_id, due["case_id"])
         cases[case.case_id] = case
         intent = read_intent(db, merchant_id, due["intent_id"], lock=True)
@@ -126,9 +137,15 @@ def start_attempt(
 
 
 def _refuse_to_send(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> None:
-    raise_alarm(
-        db, case.merchant_id, f"not_sent_{fault}", intent["intent_id"], f"R-{intent['number']} was not sent: {fault}"
-    )
+    # A disputed one has its own desk, where it waits for the bank.
+    if fault != "disputed":
+        raise_alarm(
+            db,
+            case.merchant_id,
+            f"not_sent_{fault}",
+            intent["intent_id"],
+            f"R-{intent['number']} was not sent: {fault}",
+        )
     match intent["state"]:
         case "approved":
             hold(db, case, intent, "system", fault)

@@ -30,6 +30,7 @@ class PolicyDocument(BaseModel):
     refund_trigger: Literal["announced", "received", "inspected"] = "inspected"
     pay_within_days: int = Field(default=14, ge=1, le=90)
     shipping: Literal["on_last_unit", "none"] = "none"
+    external_unallocated: Literal["block", "cap_only"] = "block"
     grade_bps: dict[str, int] = Field(default_factory=dict)
     routes: Routes = Field(default_factory=Routes)
 

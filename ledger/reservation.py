@@ -51,9 +51,13 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
         raise
 
 
+# The last: what is left there left outside.
+_TOO_LITTLE: Final = ("balances_not_negative", "holds_not_negative", "nothing is reserved of what left outside")
+
+
 def leaves_too_little(error: IntegrityError) -> bool:
     """Whether what failed would have taken more of a capture than it has available."""
-    return any(name in str(error.orig) for name in ("balances_not_negative", "holds_not_negative"))
+    return any(name in str(error.orig) for name in _TOO_LITTLE)
 
 
 _RESERVE_CAP: Final = """

@@ -37,7 +37,8 @@ PENDING_LOOK_SECONDS: Final = (60, 300, 900, 3600)
 class ProviderRefund:
     """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank.
 
-    `intent_id` is what its metadata calls ours, "" when it carries no mark of ours.
+    `intent_id`, `deployment_id` and `merchant_id` are what its metadata names, "" when it carries no mark of ours; anybody at
+    the provider could have written it. `created_at` is the provider's time.
     """
 
     refund_ref: str
@@ -50,6 +51,8 @@ class ProviderRefund:
     failure_reason: str = ""
     reference: str = ""
     pending_reason: str = ""
+    deployment_id: str = ""
+    merchant_id: str = ""
     created_at: datetime | None = None
 
 

@@ -138,7 +138,8 @@ class Provider:
                 ).fetchone()
             if row:
                 intent, charge = row["id"], row["charge"]
-        return Target(call.account, request.method, request.path, intent, charge, arrived)
+        about = bool(call.ids or intent or charge)
+        return Target(call.account, request.method, request.path, intent, charge, arrived, about)
 
     def _with_key(self, exchange: Exchange, served: Operation, call: Call) -> Reply:
         """Answer from the kept result, or run the operation and keep its result."""

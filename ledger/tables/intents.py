@@ -150,8 +150,9 @@ transfers = Table(
     Column("to_balance", Text, nullable=False),
     Column("amount_minor", BigInteger, nullable=False),
     Column("at", MOMENT, nullable=False, server_default=NOW),
+    Column("part", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("merchant_id", "intent_id", "step", name="one_transfer_per_step"),
-    UniqueConstraint("merchant_id", "source_ref", "step"),
+    UniqueConstraint("merchant_id", "source_ref", "step", "part", name="one_transfer_per_part"),
     ForeignKeyConstraint(
         ["merchant_id", "capture_id", "currency"], ["captures.merchant_id", "captures.capture_id", "captures.currency"]
     ),

@@ -25,6 +25,7 @@ def fill(stack: Stack, world: World) -> None:
         _of_the_workers(db, world, intents["succeeded"])
         _forms_of_payment(db, world)
         _of_a_run(db, world)
+        _of_outside(db, world, intents["succeeded"])
         run(
             db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
             " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",
@@ -104,6 +105,25 @@ def _forms_of_payment(db: Connection, world: World) -> None:
         " VALUES (:m, :i, 'done', 'gift_card', 'GC-1', :who)",
         m=world.merchant_id, i=by_hand.intent_id, who=world.priya.staff_id,
     )  # fmt: skip
+
+
+def _of_outside(db: Connection, world: World, intent: put.Intent) -> None:
+    put.found(db, intent, "re_dashboard", 100)
+    put.found(db, intent, "dp_bank", 100, "dispute")
+    names = {"m": world.merchant_id, "id": uuid7(), "c": intent.case_id}
+    run(
+        db, "INSERT INTO external_allocations (merchant_id, allocation_id, refund_ref, step, kind, amount_minor, order_minor,"
+        " reason, actor) VALUES (:m, :id, 're_dashboard', 'claim', 'unrelated', 1, 1, 'goodwill', 'system')", **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO dispute_rulings (merchant_id, ruling_id, dispute_ref, reason, staff_id)"
+        " VALUES (:m, :id, 'dp_bank', 'pay', :who)", who=world.farah.staff_id, **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO account_readings (merchant_id, provider_account_id, list) VALUES (:m, :a, 'refunds')",
+        a=world.provider_account_id, **names,
+    )  # fmt: skip
+    run(db, "INSERT INTO payment_reads (merchant_id, payment_intent_ref) VALUES (:m, 'pi_1')", **names)
 
 
 def _of_the_workers(db: Connection, world: World, intent: put.Intent) -> None:

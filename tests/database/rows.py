@@ -189,6 +189,34 @@ def move(db: Connection, intent: Intent, step: str, amount_minor: int | None = N
     run(db, f"INSERT INTO transfers ({names}) VALUES ({places})", **values)  # noqa: S608 - names of this function
 
 
+# What is found at the provider, by the step that moves its money: table, name of its id, its states, and the last one.
+FOUND = {
+    "external": ("external_refunds", "refund_ref", "external_refund_states", "kind", "outside", "succeeded", "failed"),
+    "dispute": ("disputes", "dispute_ref", "dispute_states", "reason", "fraudulent", "needs_response", "won"),
+}
+
+
+def found(db: Connection, intent: Intent, ref: str, amount_minor: int, step: str = "external", **other: Any) -> None:
+    """A refund made outside, or a dispute, of the intent's charge as it stands at the provider."""
+    table, name, _, own, word, status, _ = FOUND[step]
+    run(
+        db, f"INSERT INTO {table} (merchant_id, {name}, provider_account_id, charge_ref, payment_intent_ref, amount_minor,"  # noqa: S608
+        f" currency, created_at, {own}, found_by) SELECT merchant_id, :ref, provider_account_id, charge_ref,"
+        " payment_intent_ref, :minor, currency, now(), :word, 'poll' FROM captures WHERE merchant_id = :m AND capture_id = :c",
+        m=intent.merchant_id, c=intent.capture_id, ref=ref, minor=amount_minor, word=other.get(own, word),
+    )  # fmt: skip
+    stands(db, intent, ref, other.get("status", status), step)
+
+
+def stands(db: Connection, intent: Intent, ref: str, status: str, step: str = "external") -> None:
+    """The next state of what was found."""
+    _, name, states, *_ = FOUND[step]
+    run(
+        db, f"INSERT INTO {states} (merchant_id, {name}, n, status, seen_by) SELECT :m, :ref, count(*) + 1, :status, 'poll'"  # noqa: S608
+        f" FROM {states} WHERE merchant_id = :m AND {name} = :ref", m=intent.merchant_id, ref=ref, status=status,
+    )  # fmt: skip
+
+
 def today(db: Connection, merchant_id: UUID) -> date:
     """The merchant's business day by the clock of the database."""
     day = scalar(db, "SELECT (now() AT TIME ZONE zone)::date FROM merchants WHERE id = :m", m=merchant_id)

@@ -13,7 +13,8 @@ from tests.world import World, build_world
 
 JOURNALS = (
     "approvals", "attempt_results", "attempts", "cap_entries", "capture_facts", "conversations", "discrepancies",
-    "discrepancy_acts", "entitlements", "events", "evidence", "idempotency_keys", "intent_transitions", "line_claims",
+    "discrepancy_acts", "dispute_rulings", "dispute_states", "entitlements", "events", "evidence", "external_allocations",
+    "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims",
     "looks", "manual_settlements", "notes", "order_conflicts", "photos", "policies", "reconciliation_findings",
     "recovered_refunds", "self_checks", "transfers", "void_approvals",
 )  # fmt: skip

@@ -142,7 +142,8 @@ def _refusal(db: Connection, statement: str, **values: Any) -> str | None:
 # Row-level security. The tables whose triggers look at the row first refuse with a sentence of their own.
 POLICY = "42501"
 LOOKED_AT_FIRST = {
-    "approvals", "cap_days", "cap_entries", "case_items", "intents", "manual_settlements", "outbox", "transfers",
+    "approvals", "cap_days", "cap_entries", "case_items", "disputes", "external_refunds", "intents", "manual_settlements",
+    "outbox", "transfers",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from ledger.database import scalar, transaction
+from ledger.database import run, scalar, transaction
 from tests.database import rows as put
 from tests.database.conftest import As
 from tests.orders import LAMP, TEE
@@ -120,7 +120,15 @@ def test_what_happened_outside_goes_back_only_if_it_happened(db: Connection, har
     """Otherwise money that a refund of ours paid would show as available, and be paid again."""
     intent = put.bring(db, harbour, "succeeded", 2490)
     first = "external" if step == "external_reverse" else "dispute"
+    put.found(db, intent, "re_dashboard", 700, first)
+    put.found(db, intent, "re_other", 700, first)
     put.move(db, intent, first, 700, intent_id=None, source_ref="re_dashboard")
+    savepoint = db.begin_nested()
+    with pytest.raises(IntegrityError, match="names nothing that was found"):
+        put.move(db, intent, step, 700, intent_id=None, source_ref="re_dashboard")
+    savepoint.rollback()
+    for ref in ("re_dashboard", "re_other"):
+        put.stands(db, intent, ref, put.FOUND[first][-1], first)
 
     for source, minor in (("re_other", 700), ("re_dashboard", 701)):
         savepoint = db.begin_nested()
@@ -130,6 +138,49 @@ def test_what_happened_outside_goes_back_only_if_it_happened(db: Connection, har
     put.move(db, intent, step, 700, intent_id=None, source_ref="re_dashboard")
 
     assert put.balances(db, intent) == {"available": FULL - 2490, "reserved": 0, "refunded": 2490, "disputed": 0}
+
+
+@pytest.mark.parametrize("step", ["external", "dispute"])
+def test_nothing_leaves_for_outside_that_was_not_found_there(db: Connection, harbour: World, step: str) -> None:
+    intent = put.bring(db, harbour, "succeeded", 2490)
+    put.found(db, intent, "re_dashboard", 700, step)
+
+    for source, minor in (("re_nobody", 700), ("re_dashboard", 701)):
+        savepoint = db.begin_nested()
+        with pytest.raises(IntegrityError, match=r"names nothing that was found|placed_within"):
+            put.move(db, intent, step, minor, intent_id=None, source_ref=source)
+        savepoint.rollback()
+    put.move(db, intent, step, 300, intent_id=None, source_ref="re_dashboard")
+    put.move(db, intent, step, 400, intent_id=None, source_ref="re_dashboard", part=2)
+    with pytest.raises(IntegrityError, match="placed_within"):
+        put.move(db, intent, step, 1, intent_id=None, source_ref="re_dashboard", part=3)
+
+
+@pytest.mark.parametrize("step", ["external", "dispute"])
+def test_what_left_outside_and_is_not_placed_is_not_reserved_either(db: Connection, harbour: World, step: str) -> None:
+    intent = put.propose(db, harbour, put.open_case(db, harbour), 2490)
+    put.found(db, intent, "re_dashboard", FULL - 2489, step)
+
+    with pytest.raises(IntegrityError, match="nothing is reserved of what left outside"):
+        put.move(db, intent, "reserve")
+
+
+def test_what_was_found_never_changes_and_is_never_without_its_first_state(db: Connection, harbour: World) -> None:
+    intent = put.bring(db, harbour, "succeeded")
+    for step, (table, name, *_) in put.FOUND.items():
+        put.found(db, intent, "found_1", 700, step)
+        for change in ("amount_minor = 1", "charge_ref = 'ch_other'", f"{name} = 'found_2'"):
+            savepoint = db.begin_nested()
+            with pytest.raises(IntegrityError, match="never changes"):
+                run(db, f"UPDATE {table} SET {change}")  # noqa: S608 - of the list above
+            savepoint.rollback()
+        savepoint = db.begin_nested()
+        with pytest.raises(IntegrityError, match="append-only"):
+            run(db, f"DELETE FROM {table}")  # noqa: S608
+        savepoint.rollback()
+    put.stands(db, intent, "found_1", "failed")
+    with pytest.raises(IntegrityError, match="none follows its failure"):
+        put.stands(db, intent, "found_1", "succeeded")
 
 
 def test_an_external_refund_is_never_booked_on_an_intent(db: Connection, harbour: World) -> None:

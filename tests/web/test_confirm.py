@@ -199,12 +199,12 @@ def test_a_fingerprint_that_no_page_gave_approves_nothing(desk: Desk) -> None:
 def test_a_payment_that_has_less_left_by_now_is_a_refusal_in_words(desk: Desk) -> None:
     intent = lives.propose(desk.stack, desk.world)
     form = desk.confirm(desk.world.priya, intent["intent_id"])
-    with transaction(desk.stack.worker, desk.world.merchant_id) as db:
+    with transaction(desk.stack.owner, desk.world.merchant_id) as db:
         run(
-            db, "INSERT INTO transfers (merchant_id, transfer_id, capture_id, currency, source_ref, step, from_balance,"
-            " to_balance, amount_minor) SELECT merchant_id, gen_random_uuid(), capture_id, currency, 're_dashboard',"
-            " 'external', 'available', 'refunded', available_minor FROM captures WHERE merchant_id = :m AND capture_id = :c",
-            m=desk.world.merchant_id, c=intent["capture_id"],
+            db, "INSERT INTO external_refunds (merchant_id, refund_ref, provider_account_id, charge_ref, payment_intent_ref,"
+            " amount_minor, currency, created_at, kind, found_by) SELECT merchant_id, 're_dashboard', provider_account_id,"
+            " charge_ref, payment_intent_ref, available_minor, currency, now(), 'outside', 'poll' FROM captures"
+            " WHERE merchant_id = :m AND capture_id = :c", m=desk.world.merchant_id, c=intent["capture_id"],
         )  # fmt: skip
     page = desk.at(desk.world.priya).submit(form, status=409)
     assert "The payment has less left on it than this refund" in page.text
