@@ -11,7 +11,7 @@ from ledger.account_lists import Reading, page_failed, page_was_read
 from ledger.database import transaction
 from ledger.disputes import ProviderDispute, record_dispute
 from ledger.external_refunds import record_external
-from ledger.outbox import raise_alarm
+from ledger.outbox import raise_alarm, stop_merchant
 from ledger.settlement import ProviderRefund
 
 # One run reads at most this many pages of a list, so that a long first pass holds up nothing else; the next run goes on.
@@ -78,6 +78,9 @@ def _keep_page(worker: Worker, reading: Reading, last_ref: str | None) -> None:
 
 def _say_failed(worker: Worker, reading: Reading, failure: LookFailed) -> None:
     with transaction(worker.engine, reading.merchant_id) as db:
+        if failure.http_status in (401, 403) and stop_merchant(db, reading.merchant_id, failure.code):
+            text = f"The provider refused our credential: {failure.code}"
+            raise_alarm(db, reading.merchant_id, "submitter_stopped", None, text)
         if page_failed(db, reading, UNREAD_FOR):
             text = f"The provider's list of {reading.list} cannot be read: {failure.code}"
             raise_alarm(db, reading.merchant_id, f"{reading.list}_unread", None, text)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.account_lists import read_on
 from jobs.logs import log
+from jobs.stripe_gateway import Account
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.account_lists import accounts_with_work, take_dispute_reading
 from ledger.database import transaction
@@ -46,8 +47,13 @@ def disputes_read(worker: Worker, merchant_id: UUID, account_id: UUID, counts: C
     """Reads the disputes of an account now, by this or by another worker a moment ago; whether they are known to the end."""
     with transaction(worker.engine, merchant_id) as db:
         reading = take_dispute_reading(db, merchant_id, account_id)
+    if reading is None:
+        return False
+    if not worker.gateway.has_key(Account(reading.account, reading.credential, reading.livemode)):
+        # No refund can leave either: claiming says so, and stops the merchant with an alarm.
+        return True
     read: Counts = Counts()
-    if reading is not None and read_on(worker, reading, "send", read):
+    if read_on(worker, reading, "send", read):
         counts["disputes"] += read["disputes"]
         return True
     counts["disputes_unread"] += 1

@@ -176,6 +176,14 @@ class StripeGateway:
             raise LookFailed("another_refund")
         return found
 
+    def has_key(self, account: _Account) -> bool:
+        """Whether calls for this account can be made at all; without a key of its own and of its mode none leaves."""
+        try:
+            self._client(account)
+        except NoCredential:
+            return False
+        return True
+
     def account_refunds(
         self, account: _Account, created_from: datetime, after: str | None
     ) -> AccountPage[ProviderRefund]:

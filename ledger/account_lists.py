@@ -11,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from ledger.brakes import brakes_on
 from ledger.database import rows, run, scalar
 
 # How far the first pass looks back: a refund of an older payment is told by its hook, or by the look at its payment.
@@ -122,11 +123,11 @@ _WITH_WORK: Final = """
     WHERE a.merchant_id = :m AND EXISTS (SELECT 1 FROM outbox o JOIN intents i ON i.merchant_id = o.merchant_id
             AND i.intent_id = o.intent_id WHERE o.merchant_id = a.merchant_id AND o.done_at IS NULL AND o.due_at <= now()
             AND i.state IN ('approved', 'submitting') AND i.provider_account_id = a.provider_account_id)
-        AND NOT EXISTS (SELECT 1 FROM merchant_brakes b WHERE b.merchant_id = a.merchant_id
-            AND (b.paused_at IS NOT NULL OR b.stopped_at IS NOT NULL))
 """
 
 
 def accounts_with_work(db: Connection, merchant_id: UUID) -> list[DueAccount]:
-    """The accounts of a merchant at which something is due to be sent; none while it is paused or stopped."""
+    """The accounts of a merchant at which something is due to be sent; none while a brake is on."""
+    if brakes_on(db, merchant_id):
+        return []
     return [DueAccount(**row) for row in rows(db, _WITH_WORK, m=merchant_id)]

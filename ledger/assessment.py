@@ -23,6 +23,7 @@ from ledger.orders import read_allocation
 from ledger.reservation import give_back
 
 UNSENT: Final = ("proposed", "approved", "held")
+NEW_EVIDENCE: Final = "evidence_changed"
 STAGE: Final = {
     "wait": "waiting_goods",
     "nothing_due": "nothing_due",
@@ -32,9 +33,9 @@ STAGE: Final = {
 
 
 def reassess(
-    db: Connection, case: LockedCase, actor: str, *, requester: str | None = None, because: str = "evidence_changed"
+    db: Connection, case: LockedCase, actor: str, *, requester: str | None = None, because: str = NEW_EVIDENCE
 ) -> Entitlement | None:
-    """Derives the entitlement of a case anew, it and its order being locked; None when nothing changed since the last one.
+    """Derives the entitlement of a case anew, it and its order being locked; None when no evidence changed since the last one.
 
     `requester` is who asks for the refund (P7): the case's opener unless a person proposes again; `because` is why what waited
     is called back. Locks the live intents of
@@ -49,7 +50,7 @@ def reassess(
     seen = evidence_digest(db, case.merchant_id, case.case_id)
     latest = first(db, _LATEST, m=case.merchant_id, c=case.case_id)
     unsent = [intent for intent in live if intent["state"] in UNSENT and not intent["recorded_by_hand"]]
-    if latest is not None and requester is None and _same(latest, result, seen):
+    if latest is not None and requester is None and because == NEW_EVIDENCE and _same(latest, result, seen):
         return None
     withdraw(db, case, unsent, actor, because)
     entitlement_id = _store(db, case, facts, result, seen, 1 + (latest["n"] if latest else 0))

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.database import first, rows, run, scalar
-from ledger.outbox import raise_alarm
+from ledger.outbox import raise_alarm, stop_merchant
 from ledger.outside_places import lock_charge, place
 from ledger.seals import SealVerifier
 from ledger.settlement import ProviderRefund
@@ -139,8 +139,7 @@ def _say(db: Connection, merchant_id: UUID, refund: ProviderRefund, kind: str, i
         named = f" in the name of R-{intent['number']}" if intent else ""
         text = f"{refund.refund_ref} carries our marks{named} and no sealed approval of ours sent it: nothing is sent any more"
         raise_alarm(db, merchant_id, "unsealed_refund", None, text[:300])
-        run(db, "UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = 'unsealed_refund' WHERE merchant_id = :m"
-            " AND stopped_at IS NULL", m=merchant_id)  # fmt: skip
+        stop_merchant(db, merchant_id, "unsealed_refund")
     elif kind == "unexpected" and intent is not None:
         text = f"R-{intent['number']} is {intent['state']}, and the provider shows {refund.refund_ref}, {refund.status}"
         raise_alarm(db, merchant_id, "refund_not_expected", intent["intent_id"], text[:300])

@@ -90,6 +90,14 @@ def claim_due(
     return claimed
 
 
+def stop_merchant(db: Connection, merchant_id: UUID, reason: str) -> bool:
+    """Stops the merchant's submitter until a person has looked; False when it was stopped already."""
+    return run(
+        db, "UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = :r WHERE merchant_id = :m AND stopped_at IS NULL",
+        r=reason, m=merchant_id,
+    ) == 1  # fmt: skip
+
+
 def start_attempt(
     db: Connection,
     case: LockedCase,

@@ -247,7 +247,12 @@ def _make_room(db: Connection, charge: LockedCharge) -> dict[UUID, str]:
 def _unsent(db: Connection, charge: LockedCharge) -> list[_Intent]:
     found = rows(db, _WAITING, m=charge.merchant_id, o=charge.order_id, unsent=list(UNSENT))
     locked = [(row, read_intent(db, charge.merchant_id, row["intent_id"], lock=True)) for row in found]
-    return [_Intent(charge.cases[row["case_id"]], intent) for row, intent in locked if intent is not None]
+    # What a person has paid back by hand has left, whatever its state is until that is settled.
+    return [
+        _Intent(charge.cases[row["case_id"]], intent)
+        for row, intent in locked
+        if intent is not None and not intent["recorded_by_hand"]
+    ]
 
 
 def _called_back(

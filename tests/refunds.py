@@ -142,6 +142,13 @@ def make_due(stack: Stack) -> None:
     as_administrator(stack, "UPDATE outbox SET due_at = now() WHERE done_at IS NULL AND due_at <> 'infinity'")
 
 
+def make_readings_due(stack: Stack) -> None:
+    """The provider's lists are read at the next run, and so is every refund made outside and every open dispute."""
+    as_administrator(stack, "UPDATE account_readings SET due_at = now(), read_at = NULL")
+    as_administrator(stack, "UPDATE external_refunds SET next_look_at = now() WHERE next_look_at IS NOT NULL")
+    as_administrator(stack, "UPDATE disputes SET next_look_at = now() WHERE next_look_at IS NOT NULL")
+
+
 def grow_old(stack: Stack, one: Proposed, hours: float) -> None:
     """The approval and everything recorded since lie `hours` further back."""
     since = f"{hours} hours"

@@ -15,18 +15,21 @@ import requests
 from pydantic import SecretStr
 from stripe import WebhookSignature
 
-from jobs import inbox, reconciler, submitter
+from jobs import inbox, outside, reconciler, submitter
 from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Counts, Worker
 from ledger.assessment import work_out_again
 from ledger.database import transaction
+from ledger.disputes import refund_anyway
+from ledger.external_matching import Matched, mark_unrelated, match_to_case
+from ledger.intents import cancel_before_send
 from ledger.order_document import parse_order
 from ledger.orders import store_order
 from sandbox.client import Running
 from tests import lives
 from tests.cases.sale import Books, Payment, Refund, Sale
 from tests.engine import document, line
-from tests.refunds import alarms, as_administrator, make_due
+from tests.refunds import alarms, as_administrator, make_due, make_readings_due
 from tests.stack import Stack
 from tests.world import Person, World
 
@@ -133,6 +136,11 @@ class Desk:
         make_due(self.stack)
         return reconciler.run_once(self.worker)
 
+    def find(self) -> Counts:
+        """The account's lists are read at the provider, and what is open there; no hook is needed."""
+        make_readings_due(self.stack)
+        return outside.run_once(self.worker)
+
     def hear(self) -> Counts:
         """What hooks told is read again at the provider."""
         return inbox.run_once(self.worker)
@@ -185,6 +193,31 @@ class Desk:
         headers = {"Content-Type": "application/json", "Stripe-Signature": str(signature)}
         assert requests.post(self.hook_url, text.encode(), headers=headers, timeout=10).status_code == 200
 
+    # Finance
+
+    def matches(self, refund: str, case_id: UUID) -> Matched:
+        """Farah puts a refund made in the dashboard on a case."""
+        (case,) = as_administrator(self.stack, "SELECT number FROM cases WHERE case_id = %s", case_id)
+        with transaction(self.stack.console, self.world.merchant_id) as db:
+            return match_to_case(
+                db, self.world.merchant_id, refund, case["number"], self.world.farah.actor, "seen in the dashboard"
+            )
+
+    def unrelated(self, refund: str, reason: str = "charged twice") -> Matched:
+        """Farah says that a refund made in the dashboard was for none of the goods."""
+        with transaction(self.stack.console, self.world.merchant_id) as db:
+            return mark_unrelated(db, self.world.merchant_id, refund, self.world.farah.actor, reason)
+
+    def rules(self, dispute: str) -> None:
+        """Farah rules that the refund goes although the bank asks."""
+        with transaction(self.stack.console, self.world.merchant_id) as db:
+            refund_anyway(db, self.world.merchant_id, dispute, self.world.farah.staff_id, "the customer has the goods")
+
+    def withdraw(self, one: Refund, reason: str) -> None:
+        """Priya calls a refund back."""
+        with transaction(self.stack.console, self.world.merchant_id) as db:
+            cancel_before_send(db, self.world.merchant_id, one.intent_id, self.world.priya.actor, reason)
+
     # The provider's own interface
 
     def at_provider(self, path: str, key: str | None = None, **params: Any) -> dict[str, Any]:
@@ -236,29 +269,40 @@ class Desk:
     def books(self, sale: Sale) -> Books:
         (row,) = as_administrator(
             self.stack, "SELECT sum(available_minor)::bigint AS left, sum(reserved_minor)::bigint AS reserved,"
-            " sum(refunded_minor)::bigint AS refunded FROM captures WHERE order_id = %s", sale.order_id,
+            " sum(refunded_minor)::bigint AS refunded, sum(disputed_minor)::bigint AS disputed"
+            " FROM captures WHERE order_id = %s", sale.order_id,
         )  # fmt: skip
         return Books(**row)
 
     def ends(
-        self, sale: Sale, *, refunds: int, refunded: int, left: int, reserved: int = 0, outside: Sequence[int] = ()
+        self,
+        sale: Sale,
+        *,
+        refunds: int,
+        refunded: int,
+        left: int,
+        reserved: int = 0,
+        held: int = 0,
+        disputed: int = 0,
+        outside: Sequence[int] = (),
+        said: Sequence[str] = (),
     ) -> None:
-        """Asks both sides. Ours: how many refunds settled, their sum, what is reserved and left. The provider: the same
-        refunds, those still under way, and those `outside` that we did not make; never more out than in, never two for one,
-        and no alarm."""
+        """Asks both sides. Ours: how many refunds settled, their sum, what is reserved, disputed and left. The provider: the
+        same refunds, those still under way (reserved but for what is `held`), and those `outside` that we did not make and
+        have all found; never more out than in, never two for one, and no alarm but those `said`."""
         settled = lives.count(
             self.stack.console, self.world, "SELECT count(*) FROM intents WHERE merchant_id = :m AND order_id = :o"
             " AND state = 'succeeded'", o=sale.order_id,
         )  # fmt: skip
-        assert (settled, self.books(sale)) == (refunds, Books(left, reserved, refunded))
+        assert (settled, self.books(sale)) == (refunds, Books(left, reserved, refunded + sum(outside), disputed))
         standing = [one for one in self.refunds_there(sale) if one["status"] not in ("failed", "canceled")]
         ours = [one for one in standing if "onceback_intent" in one["metadata"]]
         paid = [one["amount"] for one in ours if one["status"] == "succeeded"]
         assert (len(paid), sum(paid)) == (refunds, refunded)
-        assert sum(one["amount"] for one in ours if one["status"] != "succeeded") == reserved
+        assert sum(one["amount"] for one in ours if one["status"] != "succeeded") == reserved - held
         assert sorted(one["amount"] for one in standing if one not in ours) == sorted(outside)
         assert len({one["metadata"]["onceback_intent"] for one in ours}) == len(ours)
-        assert alarms(self.stack) == set()
+        assert alarms(self.stack) == set(said)
         for payment in sale.payments:
             money = self.sandbox.money(payment.payment_intent)
             assert money["refunded"] <= money["captured"]

@@ -48,3 +48,4 @@ class Books:
     left: int
     reserved: int
     refunded: int
+    disputed: int = 0

@@ -105,7 +105,7 @@ def test_a_refund_larger_than_any_one_payment_is_split_and_no_penny_is_stranded(
     assert [desk.sandbox.money(one.payment_intent)["refunded"] for one in (large, small)] == [46_00, 34_00]
 
 
-def test_a_split_refund_of_which_one_part_is_refused_stays_open_for_that_part_alone(desk: Desk) -> None:
+def test_a_split_refund_of_which_one_part_is_disputed_stays_open_for_that_part_alone(desk: Desk) -> None:
     """61.37 out of two payments; the smaller is disputed. 46.00 is paid, and 15.37 once the dispute is won."""
     small, large = desk.paid(34_00, 46_00, currency="EUR")
     sale = desk.sold(61_37, 18_63, payments=[small, large], currency="EUR")
@@ -113,13 +113,13 @@ def test_a_split_refund_of_which_one_part_is_refused_stays_open_for_that_part_al
     for one in desk.refunds_of(case):
         desk.approve(one)
     dispute = desk.sandbox.open_dispute(small.payment_intent)
-    assert desk.send() == {"claimed": 2, "confirmed": 1, "refused": 1}
-    assert desk.case(case)[1]
-    desk.ends(sale, refunds=1, refunded=46_00, left=80_00 - 46_00)
+    assert desk.send() == {"disputes": 1, "claimed": 1, "confirmed": 1}
+    assert desk.case(case) == ("held", True)
+    desk.ends(
+        sale, refunds=1, refunded=46_00, left=0, reserved=61_37 - 46_00, held=61_37 - 46_00, disputed=34_00 - 15_37
+    )
     desk.sandbox.close_dispute(dispute["id"], "won")
-    (again,) = desk.work_out_again(case)
-    assert (again.charge_ref, again.amount_minor) == (small.charge, 61_37 - 46_00)
-    desk.approve(again)
+    assert desk.find() == {"disputes": 1}
     assert desk.send() == {"claimed": 1, "confirmed": 1}
     assert desk.case(case) == ("paid", False)
     desk.ends(sale, refunds=2, refunded=61_37, left=80_00 - 61_37)

@@ -47,7 +47,7 @@ ANSWERED = {
     "B082": ("test_a_cancelled_authorisation_is_an_order_without_money_and_never_a_refund",),
     "B083": (
         "test_a_refund_larger_than_any_one_payment_is_split_and_no_penny_is_stranded",
-        "test_a_split_refund_of_which_one_part_is_refused_stays_open_for_that_part_alone",
+        "test_a_split_refund_of_which_one_part_is_disputed_stays_open_for_that_part_alone",
     ),
     "B084": ("test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is",),
     "B085": (

@@ -33,7 +33,7 @@ from tests.world import World, build_world
 def held_without_a_call(stack: Stack, sandbox: Running, one: Proposed, reason: str) -> None:
     row = row_of(stack, one)
     assert (row["state"], row["state_reason"]) == ("held", reason)
-    assert sandbox.requests() == []
+    assert creates(sandbox) == []
     assert alarms(stack) == {f"not_sent_{reason}"}
     assert balances(stack, one)[1] == one.amount_minor
 
@@ -116,7 +116,7 @@ def test_what_changed_after_the_approval_is_held_and_not_sent(stack: Stack, sand
         assert (row["state"], row["state_reason"]) == ("held", reason), what
         said = as_administrator(stack, "SELECT kind FROM alarms WHERE intent_id = %s", one.intent_id)
         assert said == [{"kind": f"not_sent_{reason}"}], what
-    assert sandbox.requests() == []
+    assert creates(sandbox) == []
 
 
 def test_without_the_fingerprint_an_edited_amount_would_be_paid(

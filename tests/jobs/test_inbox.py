@@ -133,8 +133,9 @@ def test_a_refund_of_an_intent_that_failed_here_is_an_alarm(
     assert state_of(stack, one) == "failed"
     worker.gateway.refund(request, "somebody-elses-key")
     hint(stack, world, one, one.charge)
-    assert inbox.run_once(worker) == {"hints": 1, "reads": 1}
+    assert inbox.run_once(worker) == {"hints": 1, "reads": 1, "moved": 1}
     assert (state_of(stack, one), alarms(stack)) == ("failed", {"refund_not_expected"})
+    assert balances(stack, one) == (one.order.total_minor - one.amount_minor, 0, one.amount_minor)
 
 
 def test_a_hint_waits_for_a_provider_that_cannot_be_asked_and_for_a_list_that_lags(

@@ -269,12 +269,12 @@ def test_two_refunds_of_one_intent_at_the_provider_are_a_persons(
 
 def test_a_refusal_gives_everything_back(stack: Stack, world: World, sandbox: Running, worker: Worker) -> None:
     one = approved(stack, world, sandbox)
-    sandbox.open_dispute(one.payment_intent)
+    sandbox.dashboard_refund(one.payment_intent)
     assert submitter.run_once(worker) == {"claimed": 1, "refused": 1}
     row = row_of(stack, one)
-    assert (row["state"], row["state_reason"]) == ("failed", "charge_disputed")
+    assert (row["state"], row["state_reason"]) == ("failed", "charge_already_refunded")
     assert balances(stack, one) == (one.order.total_minor, 0, 0)
-    assert refunds_at(sandbox, one) == 0
+    assert refunds_at(sandbox, one) == 1
 
 
 def test_a_claim_that_waited_too_long_is_given_back_unsent(
