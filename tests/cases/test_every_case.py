@@ -32,7 +32,7 @@ ANSWERED = {
     ),
     "B010": ("test_the_key_of_a_refund_is_its_own_and_never_the_one_the_payment_was_made_under",),
     "B012": ("test_a_charge_made_twice_and_given_back_once_leaves_the_order_paid",),
-    "B013": ("test_a_dashboard_refund_without_a_reference_touches_no_line_and_no_refund_of_ours",),
+    "B013": ("test_a_dashboard_refund_without_a_reference_touches_no_line_until_a_person_says_which",),
     "B014": ("test_events_that_carry_the_running_total_are_never_added_up",),
     "B015": ("test_events_that_carry_the_running_total_are_never_added_up",),
     "B017": ("test_a_line_gives_back_no_more_than_it_cost_although_the_payment_would_allow_it",),
@@ -57,23 +57,16 @@ ANSWERED = {
     "B087": ("test_a_part_of_a_charge_that_is_not_settled_waits_and_voids_nothing",),
     "B088": (
         "test_what_the_bank_is_pulling_back_is_not_paid_as_well_and_is_paid_once_the_dispute_is_won",
-        "test_a_question_of_the_bank_that_takes_no_money_does_not_hold_a_refund_back",
+        "test_a_question_of_the_bank_takes_no_money_and_holds_the_refund_for_a_person",
+        "test_control_without_the_look_before_sending_a_refund_goes_out_beside_the_banks_question",
     ),
     "B089": ("test_a_dispute_that_was_lost_is_no_refund_and_nothing_more_is_paid_on_top_of_it",),
-    "B093": (
-        "test_a_refund_told_before_its_order_is_known_is_put_aside_and_the_order_still_pays_no_more_than_is_left",
-    ),
+    "B093": ("test_a_refund_found_before_its_order_is_known_waits_and_is_taken_off_when_the_order_comes",),
 }
 
-OUTSIDE = (
-    "refunds made in the dashboard are recorded with reconciliation runs; until then the provider's refusal is shown"
-)
 HOLDS = "authorisations are no part of an order yet: a capture is money taken, as the shop states it"
-DISPUTES = "disputes are found beforehand and held back with reconciliation runs; until then the provider refuses"
 # What of a case waits for a later version, and why. A case may stand in both lists.
 LEFT = {
-    "B012": f"what is refundable of the payment given back shows too much: {OUTSIDE}",
-    "B013": f"there is no row of its own for a person to allocate: {OUTSIDE}",
     "B017": "more than a line's ceiling as goodwill is an allowance, which has no desk yet",
     "B070": "another way to pay (store credit, bank transfer) and the customer's message are not sent yet; a late failure"
     " that no hook tells of is found with reconciliation runs",
@@ -84,9 +77,6 @@ LEFT = {
     "B084": f"the lapse is not known beforehand: {HOLDS}",
     "B085": "the nightly check over all payments comes with reconciliation runs; P3 is held by the balances' CHECK",
     "B087": "queueing without a call is for providers that cannot refund an unsettled charge; this one takes it as pending",
-    "B088": f"nothing is held back while the dispute is open: {DISPUTES}",
-    "B089": f"a chargeback has no entry, so what is left shows too much: {DISPUTES}",
-    "B093": f"nothing is parked and added when the order comes: {OUTSIDE}",
 }
 
 
