@@ -25,7 +25,7 @@ from ledger.seals import Sealer
 from settings import Settings
 
 KIB = 1024
-COMMANDS = ("administration:groups", "jobs.commands:jobs", "order_commands:orders")
+COMMANDS = ("administration:groups", "books_commands:groups", "jobs.commands:jobs", "order_commands:orders")
 
 
 def create_app(settings: Settings | None = None) -> Flask:

@@ -20,8 +20,9 @@ from sqlalchemy.engine import make_url
 
 # The lock is asked about at most this often; a call that starts within it still ends long before a takeover could send.
 CHECK_SECONDS: Final = 0.5
-# First half of the locks of the inbox; ids of workers are locks of the other kind, of one bigint.
+# First halves of the locks of one job at one merchant; ids of workers are locks of the other kind, of one bigint.
 INBOX_LOCKS: Final = 7_302_191
+SELF_CHECK_LOCKS: Final = 7_302_192
 _OPTIONS: Final = "-c statement_timeout=5000 -c lock_timeout=2000 -c timezone=UTC -c idle_session_timeout=0"
 
 
@@ -84,21 +85,21 @@ class Liveness:
         return True
 
     @contextmanager
-    def singleton(self, merchant_id: UUID) -> Iterator[bool]:
-        """Yields whether this worker is now the only one at a merchant's inbox; never waits for the one that is."""
-        taken = self._ask("SELECT pg_try_advisory_lock(%s, %s)", merchant_id)
+    def singleton(self, merchant_id: UUID, locks: int = INBOX_LOCKS) -> Iterator[bool]:
+        """Yields whether this worker is now the only one at a merchant's inbox (or another job's `locks`); never waits."""
+        taken = self._ask("SELECT pg_try_advisory_lock(%s, %s)", merchant_id, locks)
         try:
             yield taken
         finally:
             if taken:
-                self._ask("SELECT pg_advisory_unlock(%s, %s)", merchant_id)
+                self._ask("SELECT pg_advisory_unlock(%s, %s)", merchant_id, locks)
 
-    def _ask(self, sql: LiteralString, merchant_id: UUID) -> bool:
+    def _ask(self, sql: LiteralString, merchant_id: UUID, locks: int) -> bool:
         with self._guard:
             if self._connection is None:
                 return False
             try:
-                row = self._connection.execute(sql, (INBOX_LOCKS, zlib.crc32(merchant_id.bytes) - 2**31)).fetchone()
+                row = self._connection.execute(sql, (locks, zlib.crc32(merchant_id.bytes) - 2**31)).fetchone()
             except psycopg.Error:
                 self._let_go()
                 return False

@@ -17,7 +17,7 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import books, by_hand, daily_cap, inbox, outside, reconciler, submitter
+from jobs import books, by_hand, daily_cap, inbox, outside, reconciler, self_check, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.brakes import brakes_on
@@ -58,6 +58,9 @@ PERIODIC: Final = (
     ),
     Periodic("daily_cap", daily_cap.run_once, 5, "a raise or a new business day shows at the caps desk at once"),
     Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
+    Periodic(
+        "self_check", self_check.run_once, 300, "once a night for each merchant; asked often, for nights differ by zone"
+    ),
 )
 
 

@@ -5,9 +5,11 @@ fails. So no state changes without its event, and no event lies about a state (P
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -177,16 +179,34 @@ def broken_link(db: Connection, merchant_id: UUID, case_id: UUID) -> int | None:
     """The number of the first event of a case that is not as it was written, or is missing; None when the chain holds (S48).
 
     Computes every hash again and ends at the head that the case's own row keeps, so a cut tail shows too. Locks nothing.
+    Raises NotFound.
     """
-    keys = {"m": merchant_id, "c": case_id}
-    head = first(db, "SELECT head_number, head_hash FROM cases WHERE merchant_id = :m AND case_id = :c", **keys)
-    if head is None:
+    found = broken_links(db, merchant_id, [case_id])
+    if case_id not in found:
         raise NotFound
+    return found[case_id]
+
+
+# One statement, so that head and events are of one moment while others go on writing.
+_CHAINS: Final = """
+    SELECT c.case_id AS of_case, c.head_number, c.head_hash, e.* FROM cases c
+    LEFT JOIN events e ON e.merchant_id = c.merchant_id AND e.case_id = c.case_id
+    WHERE c.merchant_id = :m AND c.case_id = ANY(CAST(:cases AS uuid[])) ORDER BY c.case_id, e.number
+"""
+
+
+def broken_links(db: Connection, merchant_id: UUID, case_ids: Sequence[UUID]) -> dict[UUID, int | None]:
+    """The same for many cases at once; a case that is not there is not in the answer."""
+    read = rows(db, _CHAINS, m=merchant_id, cases=list(case_ids))
+    return {UUID(str(case_id)): _broken(list(chain)) for case_id, chain in groupby(read, key=itemgetter("of_case"))}
+
+
+def _broken(chain: list[RowMapping]) -> int | None:
     number, previous = 0, None
-    for row in rows(db, "SELECT * FROM events WHERE merchant_id = :m AND case_id = :c ORDER BY number", **keys):
+    for row in chain if chain[0]["number"] is not None else ():
         number += 1
         if row["number"] != number or bytes(row["hash"]) != event_hash(previous, _content(row)):
             return number
         previous = bytes(row["hash"])
-    kept = bytes(head["head_hash"]) if head["head_hash"] is not None else None
-    return None if (number, previous) == (head["head_number"], kept) else number + 1
+    kept = bytes(chain[0]["head_hash"]) if chain[0]["head_hash"] is not None else None
+    return None if (number, previous) == (chain[0]["head_number"], kept) else number + 1

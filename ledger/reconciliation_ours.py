@@ -23,7 +23,6 @@ from ledger.reconciliation_compare import (
     theirs_figures,
 )
 from ledger.reconciliation_pages import (
-    BACK_AGAIN,
     EDGE,
     Answer,
     Answers,
@@ -46,7 +45,7 @@ _ID_SLACK: Final = timedelta(days=1)
 
 # By id, which is by time: the primary key is the index. `moved_…`: the balance movement the provider showed for it.
 _BATCH: Final = """
-    SELECT t.transfer_id, t.step, t.amount_minor, t.currency, t.at, t.intent_id, i.number, i.state,
+    SELECT t.transfer_id, t.to_balance, t.amount_minor, t.currency, t.at, t.intent_id, i.number, i.state,
         i.amount_minor AS whole_minor, coalesce(i.provider_refund_ref, t.source_ref) AS refund_ref,
         coalesce(i.payment_intent_ref, c.payment_intent_ref) AS payment_intent_ref, v.created_at AS moved_there_at,
         p.refund_ref IS NOT NULL AS shown
@@ -56,11 +55,11 @@ _BATCH: Final = """
     LEFT JOIN LATERAL (
         SELECT m.created_at FROM provider_movements m WHERE m.merchant_id = :m AND m.provider_account_id = :a
             AND m.source_ref = coalesce(i.provider_refund_ref, t.source_ref) AND m.seen_at >= :started
-            AND (m.amount_minor > 0) = (t.step IN ('settle', 'external')) ORDER BY m.created_at LIMIT 1) v ON true
+            AND (m.amount_minor > 0) = (t.to_balance = 'refunded') ORDER BY m.created_at LIMIT 1) v ON true
     LEFT JOIN provider_refunds p ON p.merchant_id = :m AND p.provider_account_id = :a AND p.seen_at >= :started
         AND p.refund_ref = coalesce(i.provider_refund_ref, t.source_ref)
     WHERE t.merchant_id = :m AND t.transfer_id > :after AND t.transfer_id < :until
-        AND t.step IN ('settle', 'reverse', 'external', 'external_reverse') AND t.at >= :from_at AND t.at < :to_at
+        AND 'refunded' IN (t.from_balance, t.to_balance) AND t.at >= :from_at AND t.at < :to_at
     ORDER BY t.transfer_id LIMIT :most
 """
 
@@ -123,7 +122,7 @@ def _one(db: Connection, of: Run, row: RowMapping, tally: Tally, answer: Answer 
 
 def _refund_not_listed(db: Connection, of: Run, row: RowMapping, tally: Tally, answer: Answer) -> None:
     """The refund was not in the list of the period: it is not there, or of another period, or came into the list late."""
-    if row["step"] in BACK_AGAIN:
+    if row["to_balance"] != "refunded":
         return
     if answer.shown is None:
         counted = Sum(row["currency"], row["amount_minor"] if _stands(row, answer) else 0)

@@ -260,14 +260,13 @@ def movement_figures(movement: Movement) -> dict[str, Any]:
 
 
 _MOVES: Final = """
-    SELECT i.provider_refund_ref AS ref, t.transfer_id, t.step, t.amount_minor, t.currency, t.at
+    SELECT i.provider_refund_ref AS ref, t.transfer_id, t.to_balance, t.amount_minor, t.currency, t.at
     FROM intents i JOIN transfers t ON t.merchant_id = i.merchant_id AND t.intent_id = i.intent_id
-    WHERE i.merchant_id = :m AND t.step IN ('settle', 'reverse') AND i.provider_refund_ref = ANY(:refs)
+    WHERE i.merchant_id = :m AND 'refunded' IN (t.from_balance, t.to_balance) AND i.provider_refund_ref = ANY(:refs)
     UNION ALL
-    SELECT t.source_ref, t.transfer_id, t.step, t.amount_minor, t.currency, t.at FROM transfers t
-    WHERE t.merchant_id = :m AND t.source_ref = ANY(:refs) AND t.step IN ('external', 'external_reverse')
+    SELECT t.source_ref, t.transfer_id, t.to_balance, t.amount_minor, t.currency, t.at FROM transfers t
+    WHERE t.merchant_id = :m AND t.source_ref = ANY(:refs) AND 'refunded' IN (t.from_balance, t.to_balance)
 """
-BACK_AGAIN: Final = frozenset({"reverse", "external_reverse"})
 
 
 def known_refunds(db: Connection, of: Run, refs: Sequence[str]) -> dict[str, OurRefund]:
@@ -291,10 +290,10 @@ _NAMED: Final = """
 def our_moves(db: Connection, of: Run, refs: Sequence[str]) -> dict[tuple[str, bool], OurMove]:
     """Our transfers for refunds of the provider, by reference and whether money went out (else it came back)."""
     found = rows(db, _MOVES, m=of.merchant_id, refs=list(refs))
-    return {(row["ref"], row["step"] not in BACK_AGAIN): our_move(row) for row in found}
+    return {(row["ref"], row["to_balance"] == "refunded"): our_move(row) for row in found}
 
 
 def our_move(row: RowMapping) -> OurMove:
     """A transfer as the balance would show it: what comes back is negative."""
-    sign = -1 if row["step"] in BACK_AGAIN else 1
+    sign = 1 if row["to_balance"] == "refunded" else -1
     return OurMove(row["transfer_id"], sign * row["amount_minor"], row["currency"], row["at"])
