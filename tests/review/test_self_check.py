@@ -78,8 +78,8 @@ FREED = (
 )
 CHANGES: dict[str, tuple[str, set[str]]] = {
     "money moved between balances": (
-        "UPDATE captures SET refunded_minor = refunded_minor - 1, available_minor = available_minor + 1"
-        " WHERE refunded_minor > 0", {"balance"},
+        ("UPDATE captures SET refunded_minor = refunded_minor - 1, available_minor = available_minor + 1"
+        " WHERE refunded_minor > 0"), {"balance"},
     ),
     "money set aside for nobody": (
         "UPDATE captures SET reserved_minor = reserved_minor + 1, available_minor = available_minor - 1", {"balance", "reserved"},
