@@ -16,7 +16,7 @@ from jinja2 import StrictUndefined
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 import console
-from console import access, errors, filters, fragments, gate, log, passwords, sessions, start
+from console import access, errors, filters, fragments, gate, log, metrics, passwords, sessions, start
 from console.headers import NONCE, SecurityHeaders
 from console.installation import NAME, Installation
 from console.static_files import StaticFiles
@@ -41,6 +41,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.extensions[NAME] = Installation(given, engine, sealer)
     _configure(app, given.cookie_key.get_secret_value())
     app.session_interface = sessions.RowSessions()
+    metrics.measure(app)
     gate.guard(app)
     errors.answer_errors(app)
     _add_templates(app)

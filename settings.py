@@ -45,6 +45,9 @@ class Settings(BaseSettings):
     # How long a refund can be called back after it was approved.
     cancel_window_seconds: int = Field(default=30, ge=0, le=3600)
     consistency_seconds: int = Field(default=60, ge=0)
+    # Where figures are served to Prometheus, by workers and by the web's first process; 0 serves none.
+    metrics_address: str = "127.0.0.1"
+    metrics_port: int = Field(default=0, ge=0, le=65535)
     trusted_hops: int = Field(default=0, ge=0, le=5)
     web_pool_size: int = Field(default=8, ge=1, le=64)
     worker_pool_size: int = Field(default=20, ge=2, le=64)

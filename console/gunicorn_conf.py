@@ -5,6 +5,11 @@ so that a request never waits for a connection longer than for a thread.
 """
 
 import os
+from typing import Any
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from console import metrics
 
 bind = os.environ.get("BIND", "127.0.0.1:8000")
 workers = int(os.environ.get("WEB_PROCESSES", "2"))
@@ -23,3 +28,16 @@ secure_scheme_headers: dict[str, str] = {}
 # No access log of gunicorn's own: it writes addresses with their query.
 accesslog = None
 errorlog = "-"
+
+
+def when_ready(_server: Any) -> None:
+    """The first process answers scrapes for all; each of the others only counts."""
+    port = int(os.environ.get("METRICS_PORT") or "0")
+    if port:
+        metrics.serve(os.environ.get("METRICS_ADDRESS", "127.0.0.1"), port)
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """What a process that ended had counted stays counted."""
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]

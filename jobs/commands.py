@@ -9,6 +9,7 @@ import psycopg
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from jobs import metrics
 from jobs.logs import configure
 from jobs.schedule import PERIODIC, NotQuiet, run_forever, run_job, stop_on_signals, until_quiet
 from jobs.standing import FAULTS
@@ -45,10 +46,19 @@ def run(once: str | None, quiet: bool, horizon: float) -> None:
             raise click.ClickException(str(error)) from None
         except (psycopg.OperationalError, *BUSY):
             raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
+        if given.metrics_port and not once:
+            _serve_metrics(worker, given)
         try:
             _work(worker, once, quiet, horizon)
         except NotQuiet as error:
             raise click.ClickException(str(error)) from None
+
+
+def _serve_metrics(worker: Worker, given: Settings) -> None:
+    try:
+        metrics.serve(worker, given.metrics_address, given.metrics_port)
+    except OSError as error:
+        raise click.ClickException(f"METRICS_PORT cannot be listened on: {error.strerror}.") from None
 
 
 @jobs.command("begin")

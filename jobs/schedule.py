@@ -17,7 +17,7 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import books, by_hand, daily_cap, inbox, outside, reconciler, self_check, submitter
+from jobs import books, by_hand, daily_cap, inbox, metrics, outside, overdue, reconciler, self_check, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.brakes import brakes_on
@@ -61,6 +61,7 @@ PERIODIC: Final = (
     Periodic(
         "self_check", self_check.run_once, 300, "once a night for each merchant; asked often, for nights differ by zone"
     ),
+    Periodic("overdue", overdue.run_once, 60, "limits are minutes and days; a minute late is soon enough to say so"),
 )
 
 
@@ -75,7 +76,9 @@ def run_job(periodic: Periodic, worker: Worker) -> Counts:
         counts = periodic.run(worker)
     except BUSY as error:
         log.warning("database_away", job=periodic.name, error=error, code=sqlstate(error))
+        metrics.ran(periodic.name, Counter(["busy"]), time.monotonic() - began, time.time())
         return Counter(["busy"])
+    metrics.ran(periodic.name, counts, time.monotonic() - began, time.time())
     if counts:
         seconds = round(time.monotonic() - began, 3)
         log.info("run", job=periodic.name, counts=dict(counts), seconds=seconds, worker=worker.liveness.worker_id)
@@ -113,6 +116,7 @@ def stop_on_signals(worker: Worker, then: Callable[[], object]) -> None:
 
 def _say_failed(event: JobExecutionEvent) -> None:
     """A run that raised is a mistake of ours: its kind and place are said, never its text, which may hold anything."""
+    metrics.raised(event.job_id)
     at = event.exception.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

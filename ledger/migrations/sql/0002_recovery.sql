@@ -124,3 +124,5 @@ CREATE TRIGGER recovered_units_stay BEFORE UPDATE ON case_items
 GRANT SELECT ON recoveries, recovered_refunds, void_approvals TO onceback_console, onceback_worker;
 GRANT UPDATE (verified_generation) ON captures TO onceback_worker;
 GRANT UPDATE (closed_at) ON alarms TO onceback_worker;
+-- What the overdue scanner counts: that a raise waits, not what it is for.
+GRANT SELECT (merchant_id, business_day, asked_at, decided_at) ON cap_raises TO onceback_worker;
