@@ -15,8 +15,9 @@ from uuid import UUID
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
+from jobs.recorder import Held
 from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds
-from jobs.submitter import Held, send
+from jobs.submitter import send
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger import tracing
 from ledger.database import transaction

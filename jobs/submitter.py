@@ -1,39 +1,31 @@
 """Sends what is due: claim and commit, call, record and commit.
 
 A crash before the claim commits leaves the intent approved; after it, an attempt without a result that others look up the
-moment this worker's lock is gone. The answer to a call is recorded in a transaction of its own, the moment it is there.
+moment this worker's lock is gone. The answer to a call is handed to the recorder the moment it is there.
 """
 
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.busy import BUSY, sqlstate
 from jobs.dispute_freshness import fresh_accounts
 from jobs.logs import log
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.recorder import Held
+from jobs.worker import Counts, Worker
 from ledger import tracing
 from ledger.database import transaction
-from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, Claimed, claim_due
-from ledger.settlement import NotAccepted, Outcome, record_outcome
+from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, claim_due
+from ledger.settlement import NotAccepted, Outcome
 
 # One commit claims this many; more than are sent at once, so that the threads never wait for a claim.
 CLAIM_BATCH: Final = 32
 # A claim that could not be sent in time is given back; nothing was sent, so it may go at once.
 GIVEN_BACK_SECONDS: Final = 1
-
-
-@dataclass(frozen=True)
-class Held:
-    """A claim in this process: by which id of the worker, and until when (monotonic seconds) it may still be sent."""
-
-    claimed: Claimed
-    worker_id: int
-    send_until: float
 
 
 def run_once(worker: Worker) -> Counts:
@@ -50,22 +42,24 @@ def run_once(worker: Worker) -> Counts:
     if not worker.may_send():
         return Counter(["not_standing"])
     turns = worker.merchants()
-    under_way: set[Future[Counts]] = set()
+    calls: set[Future[list[Future[str]]]] = set()
+    answers: list[Future[str]] = []
     try:
         while turns and not worker.stopping.is_set():
             merchant_id = turns.pop(0)
             held = claim(worker, merchant_id, counts)
             if held:
                 turns.append(merchant_id)
-            under_way |= {worker.in_thread(_send_in_turn, worker, chain) for chain in _by_charge(held)}
-            while len(under_way) >= worker.in_flight:
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    counts.update(future.result())
+            calls |= {worker.in_thread(_send_in_turn, worker, chain) for chain in _by_charge(held)}
+            while len(calls) >= worker.in_flight:
+                done, calls = wait(calls, return_when=FIRST_COMPLETED)
+                answers += [answer for call in done for answer in call.result()]
+            counts.update(answer.result() for answer in answers if answer.done())
+            answers = [answer for answer in answers if not answer.done()]
     finally:
-        wait(under_way)
-    for future in under_way:
-        counts.update(future.result())
+        wait(calls)
+    answers += [answer for call in calls for answer in call.result()]
+    counts.update(answer.result() for answer in answers)
     return +counts
 
 
@@ -110,8 +104,8 @@ def _by_charge(held: list[Held]) -> list[list[Held]]:
     return list(chains.values())
 
 
-def _send_in_turn(worker: Worker, chain: list[Held]) -> Counts:
-    return Counter(send(worker, held) for held in chain)
+def _send_in_turn(worker: Worker, chain: list[Held]) -> list[Future[str]]:
+    return [_hand_over(worker, held) for held in chain]
 
 
 def send(worker: Worker, held: Held) -> str:
@@ -120,50 +114,19 @@ def send(worker: Worker, held: Held) -> str:
     Not sent, and given back, when the lease would end too soon, others may think this worker dead, or a brake was put on
     since the claim, in the database or outside it (S88).
     """
+    return _hand_over(worker, held).result()
+
+
+def _hand_over(worker: Worker, held: Held) -> Future[str]:
     with tracing.about(held.claimed.trace):
-        return _send(worker, held)
+        return worker.recorder.give(held, _call(worker, held))
 
 
-def _send(worker: Worker, held: Held) -> str:
+def _call(worker: Worker, held: Held) -> Outcome:
     claimed = held.claimed
     with worker.charges.holding(claimed.request["charge"]):
         if time.monotonic() > held.send_until or not worker.liveness.alive(held.worker_id):
-            outcome: Outcome = NotAccepted("not_sent", "this worker gave its claim back", GIVEN_BACK_SECONDS)
-        elif worker.braked(claimed.merchant_id):
-            outcome = NotAccepted("paused", "a brake was put on before it was sent", GIVEN_BACK_SECONDS)
-        else:
-            outcome = worker.gateway.refund(claimed.request, claimed.key, claimed.attempt_no)
-    counted = _record(worker, held, outcome)
-    log.info(
-        "sent", merchant=str(claimed.merchant_id), intent=str(claimed.intent_id), key=claimed.key, attempt=claimed.attempt_no,
-        outcome=counted, code=getattr(outcome, "code", ""), http_status=outcome.http_status, request=outcome.request_ref,
-    )  # fmt: skip
-    return counted
-
-
-def _record(worker: Worker, held: Held, outcome: Outcome) -> str:
-    try:
-        recorded = worker.patiently(_record_once, worker, held, outcome)
-    except SQLAlchemyError as error:
-        # The answer is lost here and not at the provider: when the lease ends, the look-up finds it.
-        log.error(
-            "not_recorded",
-            intent=str(held.claimed.intent_id),
-            key=held.claimed.key,
-            attempt=held.claimed.attempt_no,
-            error=error,
-            code=sqlstate(error),
-        )
-        return "not_recorded"
-    return _NAMES[type(outcome).__name__] if recorded else "taken_over"
-
-
-_NAMES: Final = {"Confirmed": "confirmed", "Refused": "refused", "NotAccepted": "not_accepted", "Unknown": "unknown"}
-
-
-def _record_once(worker: Worker, held: Held, outcome: Outcome) -> bool:
-    claimed = held.claimed
-    with transaction(worker.engine, claimed.merchant_id) as db:
-        return record_outcome(
-            db, claimed.merchant_id, claimed.intent_id, claimed.attempt_no, held.worker_id, outcome
-        )  # fmt: skip
+            return NotAccepted("not_sent", "this worker gave its claim back", GIVEN_BACK_SECONDS)
+        if worker.braked(claimed.merchant_id):
+            return NotAccepted("paused", "a brake was put on before it was sent", GIVEN_BACK_SECONDS)
+        return worker.gateway.refund(claimed.request, claimed.key, claimed.attempt_no)

@@ -14,10 +14,11 @@ from uuid import UUID
 import stamina
 import stamina.instrumentation
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.busy import BUSY, sqlstate
 from jobs.liveness import Liveness
+from jobs.recorder import Recorder
 from jobs.standing import Standing
 from jobs.stripe_gateway import StripeGateway
 from jobs.switch import Recent, Switch
@@ -27,12 +28,12 @@ from ledger.outbox import Claimed
 from ledger.seals import SealVerifier
 from settings import Settings
 
+__all__ = ["BUSY", "PATIENCE_SECONDS", "Counts", "Worker", "running_worker", "sqlstate"]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Counts = Counter[str]
 
-# A lock held too long, a deadlock, a lost race, a server that restarts: the same transaction may succeed in a moment.
-BUSY = (OperationalError, InterfaceError, PoolTimeout)
 # Long enough for a server to restart, short enough that a call's result is written well inside its lease.
 PATIENCE_SECONDS = 15
 
@@ -42,11 +43,6 @@ BRAKES_SECONDS = 0.5
 
 # Its default would log the arguments of what is tried again.
 stamina.instrumentation.set_on_retry_hooks([])
-
-
-def sqlstate(error: SQLAlchemyError) -> str:
-    """The five characters that say what the database refused; its text stays out of the log."""
-    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
 
 
 class ChargeLocks:
@@ -93,6 +89,7 @@ class Worker:
     def __post_init__(self) -> None:
         self._braked = Recent(BRAKES_SECONDS)
         self._threads = ThreadPoolExecutor(self.in_flight, thread_name_prefix="call")
+        self.recorder = Recorder(self.engine, self.patiently)
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +101,7 @@ class Worker:
         """Lets calls under way end and be recorded, then gives back threads, lock and connections."""
         self.stopping.set()
         self._threads.shutdown(wait=True)
+        self.recorder.close()
         self.liveness.close()
         self.engine.dispose()
 

@@ -4,14 +4,14 @@ The refund is approved like any other, with reservation and cap. A person then d
 reference, or why it could not be done; a worker verifies the approval again, as it stood then, and settles or releases.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
-from ledger.approvals import fault_before_send
+from ledger.approvals import fault_before_send, read_live
 from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run, scalar
 from ledger.errors import AlreadyDecided, BadInput, NotFound, WrongState
@@ -119,8 +119,9 @@ def carry_out(db: Connection, merchant_id: UUID, intent_id: UUID, verifier: Seal
     recorded = first(db, _EARLIER, m=merchant_id, i=intent_id)
     if intent is None or recorded is None or intent["state"] != "approved":
         return ""
+    live = read_live(db, merchant_id, [intent_id])[intent_id]
     as_recorded = cast("RowMapping", {**intent, "at": recorded["recorded_at"]})
-    fault = fault_before_send(db, as_recorded, verifier)
+    fault = fault_before_send(db, replace(live, intent=as_recorded), verifier)
     append(db, case, "intent.submitting", "system", intent_id=intent_id, move=("approved", "submitting"))
     moving = cast("RowMapping", {**intent, "state": "submitting"})
     if recorded["outcome"] == "not_done":

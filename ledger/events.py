@@ -43,14 +43,18 @@ class LockedCase:
     at: datetime
 
 
-_LOCK: Final = """
-    SELECT merchant_id, case_id, number, order_id, currency, opened_by, stage, separate, closed_at, head_number, head_hash,
-        now() AS at
-    FROM cases WHERE merchant_id = :merchant_id AND case_id = {which} FOR NO KEY UPDATE
+# The columns of `LockedCase`, of a case that is named `c`.
+LOCKED_CASE: Final = """
+    c.merchant_id, c.case_id, c.number, c.order_id, c.currency, c.opened_by, c.stage, c.separate, c.closed_at, c.head_number,
+    c.head_hash, now() AS at
 """
-_LOCK_CASE: Final = _LOCK.format(which=":case_id")
+_LOCK: Final = """
+    SELECT {columns} FROM cases c WHERE merchant_id = :merchant_id AND case_id = {which} FOR NO KEY UPDATE
+"""
+_LOCK_CASE: Final = _LOCK.format(columns=LOCKED_CASE, which=":case_id")
 _LOCK_OF_INTENT: Final = _LOCK.format(
-    which="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
+    columns=LOCKED_CASE,
+    which="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)",
 )
 
 
@@ -72,7 +76,7 @@ def lock_case_of_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID
     return run_later(db, _LOCK_OF_INTENT, merchant_id=merchant_id, intent_id=intent_id)
 
 
-def locked_case(row: RowMapping | None) -> LockedCase:
+def locked_case(row: RowMapping | dict[str, Any] | None) -> LockedCase:
     """The case of a row that was locked. Raises NotFound without one."""
     if row is None:
         raise NotFound

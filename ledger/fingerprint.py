@@ -46,6 +46,8 @@ INTENT_SQL: Final = """
     CROSS JOIN deployment d
     WHERE i.merchant_id = :merchant_id AND i.intent_id = :intent_id
 """
+_LOCK_INTENT: Final = INTENT_SQL + " FOR NO KEY UPDATE OF i"
+_LOCK_INTENTS: Final = _LOCK_INTENT.replace("i.intent_id = :intent_id", "i.intent_id = ANY(:intent_ids)")
 
 
 def read_intent(db: Connection, merchant_id: UUID, intent_id: UUID, *, lock: bool = False) -> RowMapping | None:
@@ -58,7 +60,9 @@ def lock_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Lat
     return run_later(db, _LOCK_INTENT, merchant_id=merchant_id, intent_id=intent_id)
 
 
-_LOCK_INTENT: Final = INTENT_SQL + " FOR NO KEY UPDATE OF i"
+def lock_intents_later(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> Later:
+    """The same for several intents whose cases are locked; those that are gone are missing."""
+    return run_later(db, _LOCK_INTENTS, merchant_id=merchant_id, intent_ids=list(intent_ids))
 
 
 def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
@@ -69,6 +73,20 @@ def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
 def evidence_of_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
     """The rows of `digest_of_evidence` for the case of an intent, together with what is locked before."""
     return run_later(db, _EVIDENCE_OF_INTENT, merchant_id=merchant_id, intent_id=intent_id)
+
+
+def evidence_of_intents_later(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> Later:
+    """The same for the cases of several intents: give its rows to `digests_of_evidence`."""
+    return run_later(db, _EVIDENCE_OF_INTENTS, merchant_id=merchant_id, intent_ids=list(intent_ids))
+
+
+def digests_of_evidence(seen: Sequence[RowMapping]) -> dict[UUID, bytes]:
+    """The digest of each case that has evidence or photos; `NO_EVIDENCE` is that of any other."""
+    by_case: dict[UUID, list[RowMapping]] = {}
+    for row in seen:
+        of_case = dict(row)
+        by_case.setdefault(of_case.pop("case_id"), []).append(of_case)  # type: ignore[arg-type]
+    return {case_id: digest_of_evidence(rows_) for case_id, rows_ in by_case.items()}
 
 
 def digest_of_evidence(seen: Sequence[RowMapping]) -> bytes:
@@ -87,6 +105,12 @@ _EVIDENCE: Final = """
     ORDER BY 1, 2
 """
 _EVIDENCE_OF_CASE: Final = _EVIDENCE.format(case=":case_id")
+_EVIDENCE_OF_INTENTS: Final = (
+    _EVIDENCE.replace("SELECT 1 AS part", "SELECT case_id, 1 AS part").replace("SELECT 2, ", "SELECT case_id, 2, ")
+    .replace("= {case}", "IN (SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = ANY(:intent_ids))")
+    .replace("ORDER BY 1, 2", "ORDER BY 1, 2, 3")
+)  # fmt: skip
+NO_EVIDENCE: Final = digest_of_evidence([])
 _EVIDENCE_OF_INTENT: Final = _EVIDENCE.format(
     case="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)"
 )

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from ledger.approvals import fault_before_send, hold
+from ledger.approvals import Live, fault_before_send, hold, read_live
 from ledger.brakes import brakes_on
-from ledger.database import first, rows, run, scalar
-from ledger.events import LockedCase, append, lock_case
+from ledger.database import rows, run, run_later, scalar, together
+from ledger.events import LOCKED_CASE, LockedCase, append, lock_case, locked_case
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
 from ledger.seals import SealVerifier
@@ -42,9 +42,10 @@ class Claimed:
     lease_until: datetime
 
 
-# What is joined to the locked case is as old as the statement: `attempts` tells whether another worker was here since.
+# What is joined to the locked case is as old as the statement: `attempts` tells whether another worker was here since. The
+# case's own columns are as new as its lock.
 _DUE: Final = """
-    SELECT c.case_id, i.intent_id, o.attempts FROM outbox o
+    SELECT {columns}, i.intent_id, o.attempts FROM outbox o
     JOIN intents i ON i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() AND i.act <> 'manual' AND (
@@ -54,7 +55,7 @@ _DUE: Final = """
         AND (CAST(:accounts AS uuid[]) IS NULL OR i.provider_account_id = ANY(CAST(:accounts AS uuid[])))
     ORDER BY o.due_at, o.intent_id LIMIT :batch
     FOR NO KEY UPDATE OF c SKIP LOCKED
-"""
+""".replace("{columns}", LOCKED_CASE)
 
 
 def claim_due(
@@ -76,18 +77,24 @@ def claim_due(
     """
     if brakes_on(db, merchant_id):
         return []
-    cases: dict[UUID, LockedCase] = {}
-    claimed = []
-    for due in rows(db, _DUE, m=merchant_id, batch=batch, accounts=accounts):
-        case = cases.get(due["case_id"]) or lock_case(db, merchant_id, due["case_id"])
-        cases[case.case_id] = case
-        intent = read_intent(db, merchant_id, due["intent_id"], lock=True)
-        if intent is None or intent["state"] not in ("approved", "submitting"):
-            continue
-        attempt = start_attempt(db, case, intent, worker_id, verifier, attempts=due["attempts"])
-        if attempt is not None:
-            claimed.append(attempt)
-    return claimed
+    found = [dict(row) for row in rows(db, _DUE, m=merchant_id, batch=batch, accounts=accounts)]
+    if not found:
+        return []
+    attempts = {row.pop("intent_id"): row.pop("attempts") for row in found}
+    cases = {row["case_id"]: locked_case(row) for row in found}
+    live = read_live(db, merchant_id, list(attempts))
+    with together(db):
+        tried = [
+            _start(db, cases[one.intent["case_id"]], one, worker_id, verifier)
+            for one in (live[intent_id] for intent_id in attempts if intent_id in live)
+            if one.intent["state"] in ("approved", "submitting") and _as_found(one, attempts)
+        ]
+    return [attempt for attempt in tried if attempt is not None]
+
+
+def _as_found(one: Live, attempts: dict[UUID, int]) -> bool:
+    """Whether no other worker made an attempt since the intent was found due."""
+    return one.approval is None or one.approval["attempts"] == attempts[one.intent["intent_id"]]
 
 
 def stop_merchant(db: Connection, merchant_id: UUID, reason: str) -> bool:
@@ -99,36 +106,29 @@ def stop_merchant(db: Connection, merchant_id: UUID, reason: str) -> bool:
 
 
 def start_attempt(
-    db: Connection,
-    case: LockedCase,
-    intent: RowMapping,
-    worker_id: int,
-    verifier: SealVerifier,
-    *,
-    attempts: int | None = None,
+    db: Connection, case: LockedCase, intent: RowMapping, worker_id: int, verifier: SealVerifier
 ) -> Claimed | None:
     """Verifies again and writes the next attempt; None when the intent must not be sent (it is held or left to a person).
 
-    Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10). `attempts`:
-    how many there were when the intent was found due; after another one it is that worker's, and None is returned.
+    Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10).
     """
-    row = first(
-        db, "SELECT * FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=case.merchant_id, i=intent["intent_id"]
-    )
-    if row is not None and attempts not in (None, row["attempts"]):
-        return None
-    fault = "seal" if row is None else fault_before_send(db, intent, verifier)
-    if not fault and row is not None and case.at - row["approved_at"] >= timedelta(hours=KEY_SAFE_HOURS):
+    live = read_live(db, case.merchant_id, [intent["intent_id"]])
+    return _start(db, case, live[intent["intent_id"]], worker_id, verifier)
+
+
+def _start(db: Connection, case: LockedCase, live: Live, worker_id: int, verifier: SealVerifier) -> Claimed | None:
+    intent, row = live.intent, live.approval
+    fault = fault_before_send(db, live, verifier)
+    if not fault and row is not None and case.at - row["key_since"] >= timedelta(hours=KEY_SAFE_HOURS):
         fault = "expired"
     if fault or row is None:
-        _refuse_to_send(db, case, intent, fault)
+        _refuse_to_send(db, case, intent, fault or "seal")
         return None
     attempt_no = row["attempts"] + 1
     lease_until = case.at + timedelta(seconds=LEASE_SECONDS)
-    run(db, "INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until) VALUES (:m, :i, :n, :w, :l)",
-        m=case.merchant_id, i=intent["intent_id"], n=attempt_no, w=worker_id, l=lease_until)  # fmt: skip
-    run(db, "UPDATE outbox SET attempts = :n, due_at = :l WHERE merchant_id = :m AND intent_id = :i",
-        m=case.merchant_id, i=intent["intent_id"], n=attempt_no, l=lease_until)  # fmt: skip
+    keys = {"m": case.merchant_id, "i": intent["intent_id"], "n": attempt_no, "l": lease_until}
+    run_later(db, _ATTEMPT, w=worker_id, **keys)
+    run_later(db, "UPDATE outbox SET attempts = :n, due_at = :l WHERE merchant_id = :m AND intent_id = :i", **keys)
     if intent["state"] != "submitting":
         body = {"attempt": str(attempt_no)}
         move = (intent["state"], "submitting")
@@ -142,6 +142,11 @@ def start_attempt(
         row["trace"],
         lease_until,
     )
+
+
+_ATTEMPT: Final = """
+    INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until) VALUES (:m, :i, :n, :w, :l)
+"""
 
 
 def _refuse_to_send(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> None:
@@ -168,7 +173,7 @@ def mark_unknown(db: Connection, case: LockedCase, intent: RowMapping, reason: s
     """submitting → unknown; the first look at the provider is due at once. Nothing is released (P9)."""
     move = ("submitting", "unknown")
     append(db, case, "intent.unknown", "system", intent_id=intent["intent_id"], move=move, reason=reason)
-    run(
+    run_later(
         db,
         "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i",
         m=case.merchant_id,

@@ -8,13 +8,11 @@ order lines, the capture and the cap day, in that order.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, assert_never
-from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from ledger.database import run, scalar
-from ledger.events import LockedCase, append, lock_case_of_intent
-from ledger.fingerprint import read_intent
+from ledger.database import rows, run, run_later, scalar
+from ledger.events import LockedCase, append
 from ledger.outbox import give_to_person, mark_unknown, raise_alarm
 from ledger.refusals import situation
 from ledger.reservation import let_go, release_lines, transfer
@@ -106,22 +104,8 @@ class Unknown:
 Outcome = Confirmed | Refused | NotAccepted | Unknown
 
 
-def record_outcome(
-    db: Connection, merchant_id: UUID, intent_id: UUID, attempt_no: int, worker_id: int, outcome: Outcome
-) -> bool:
-    """Writes the result of one attempt and what follows from it, in the caller's transaction.
-
-    False when the attempt was taken over meanwhile: the answer is not lost, the look-up that follows finds it. Locks case,
-    intent, and for a refusal lines, capture, cap day.
-    """
-    case = lock_case_of_intent(db, merchant_id, intent_id)
-    intent = read_intent(db, merchant_id, intent_id, lock=True)
-    if (
-        intent is None
-        or intent["state"] != "submitting"
-        or not _insert_result(db, intent, attempt_no, worker_id, outcome)
-    ):
-        return False
+def follow(db: Connection, case: LockedCase, intent: RowMapping, attempt_no: int, outcome: Outcome) -> None:
+    """Does what follows from the recorded outcome of an attempt. Case and intent are locked; `intent` may carry its `around`."""
     match outcome:
         case Confirmed():
             apply_refund(db, case, intent, outcome.refund)
@@ -134,7 +118,6 @@ def record_outcome(
             _leave_unknown(db, case, intent, outcome)
         case _:
             assert_never(outcome)
-    return True
 
 
 # A hint of our own, worked like one of the provider's: somebody acted elsewhere, so the payment is read again.
@@ -162,7 +145,7 @@ def _moved(intent: RowMapping, state: str) -> RowMapping:
 def _turned_away(db: Connection, case: LockedCase, intent: RowMapping, outcome: NotAccepted) -> None:
     keys = {"m": case.merchant_id, "i": intent["intent_id"]}
     due = timedelta(seconds=outcome.retry_after_seconds)
-    run(db, "UPDATE outbox SET due_at = now() + :due WHERE merchant_id = :m AND intent_id = :i", due=due, **keys)
+    run_later(db, "UPDATE outbox SET due_at = now() + :due WHERE merchant_id = :m AND intent_id = :i", due=due, **keys)
     append(db, case, "intent.turned_away", "system", {"code": outcome.code}, intent_id=intent["intent_id"])
     if outcome.stops_merchant:
         run(db, "UPDATE merchant_brakes SET stopped_at = now(), stopped_reason = :r WHERE merchant_id = :m AND stopped_at IS NULL",
@@ -180,39 +163,6 @@ def _leave_unknown(db: Connection, case: LockedCase, intent: RowMapping, outcome
             db, case.merchant_id, situation("review", outcome.code).alarm or outcome.code, intent["intent_id"], text
         )
         give_to_person(db, case, _moved(intent, "unknown"), outcome.code)
-
-
-_RESULT: Final = """
-    INSERT INTO attempt_results (merchant_id, intent_id, attempt_no, outcome, http_status, provider_request_ref, refund_ref,
-        refund_status, code, detail, recorded_by)
-    SELECT o.merchant_id, o.intent_id, o.attempts, :outcome, :status, :request, :refund_ref, :refund_status, :code, :detail, :w
-    FROM outbox o WHERE o.merchant_id = :m AND o.intent_id = :i AND o.attempts = :n
-    ON CONFLICT DO NOTHING
-"""
-
-
-def _insert_result(db: Connection, intent: RowMapping, attempt_no: int, worker_id: int, outcome: Outcome) -> bool:
-    return run(
-        db, _RESULT, m=intent["merchant_id"], i=intent["intent_id"], n=attempt_no, w=worker_id,
-        status=outcome.http_status, request=outcome.request_ref[:80], **_columns(outcome),
-    ) == 1  # fmt: skip
-
-
-def _columns(outcome: Outcome) -> dict[str, str | None]:
-    match outcome:
-        case Confirmed():
-            refund = outcome.refund
-            return {"outcome": "confirmed", "refund_ref": refund.refund_ref, "refund_status": refund.status, "code": "",
-                    "detail": refund.pending_reason}  # fmt: skip
-        case Refused() | NotAccepted():
-            name = "refused" if isinstance(outcome, Refused) else "not_accepted"
-            return {"outcome": name, "refund_ref": None, "refund_status": None, "code": outcome.code[:80],
-                    "detail": outcome.detail[:300]}  # fmt: skip
-        case Unknown():
-            return {"outcome": "unknown", "refund_ref": outcome.refund_ref, "refund_status": outcome.refund_status,
-                    "code": outcome.code[:80], "detail": outcome.detail[:300]}  # fmt: skip
-        case _:
-            assert_never(outcome)
 
 
 def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
@@ -274,30 +224,37 @@ def _to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str
     return str(intent["state"])
 
 
+_KEEP_REFERENCE: Final = """
+    UPDATE intents SET provider_refund_ref = :r, provider_reference = :bank WHERE merchant_id = :m AND intent_id = :i
+"""
+
+
 def _keep_reference(db: Connection, intent: RowMapping, refund: ProviderRefund) -> None:
     if intent["provider_refund_ref"] is None or refund.reference != intent["provider_reference"]:
-        run(db, "UPDATE intents SET provider_refund_ref = :r, provider_reference = :bank WHERE merchant_id = :m AND intent_id = :i",
-            r=refund.refund_ref, bank=refund.reference, m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
+        run_later(
+            db, _KEEP_REFERENCE, r=refund.refund_ref, bank=refund.reference, m=intent["merchant_id"], i=intent["intent_id"]
+        )  # fmt: skip
 
 
 def _done(db: Connection, intent: RowMapping) -> None:
-    run(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
+    run_later(db, "UPDATE outbox SET done_at = now() WHERE merchant_id = :m AND intent_id = :i",
         m=intent["merchant_id"], i=intent["intent_id"])  # fmt: skip
 
 
 def succeed(db: Connection, case: LockedCase, intent: RowMapping, body: dict[str, str]) -> None:
     """What the intent was for is done: money settles, and the case shows what is left. `body`: the reference it has there."""
-    rest, other = units_not_paid(db, case, intent), _other_live(db, case, intent)
+    around = intent.get("around") or _around(db, intent)
+    rest, other = around["held"] - _units(intent), around["other"]
     # The desk sees the least finished: another intent of the case, evidence that came meanwhile, a part that was refused,
     # called back or returned or that no payment covers, units not here yet.
-    open_ = intent["latest_digest"] != intent["entitlement_digest"] or _owes_more(db, case, intent)
+    open_ = intent["latest_digest"] != intent["entitlement_digest"] or around["owes_more"]
     stage = STAGE[other] if other else "needs_person" if open_ else "waiting_goods" if rest else "paid"
     append(db, case, "intent.succeeded", "system", body, intent_id=intent["intent_id"],
            move=(intent["state"], "succeeded"), stage=stage)  # fmt: skip
     transfer(db, intent, "settle")
     _done(db, intent)
     if stage == "paid":
-        run(
+        run_later(
             db,
             "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c",
             m=case.merchant_id,
@@ -305,32 +262,33 @@ def succeed(db: Connection, case: LockedCase, intent: RowMapping, body: dict[str
         )
 
 
-def units_not_paid(db: Connection, case: LockedCase, intent: RowMapping) -> int:
-    """How many units the case holds that neither this intent nor an earlier paid one covers."""
-    held: int = scalar(db, "SELECT coalesce(sum(upper(units) - lower(units)), 0)::int FROM case_items"
-                  " WHERE merchant_id = :m AND case_id = :c AND live", m=case.merchant_id, c=case.case_id)  # fmt: skip
-    paid: int = sum(unit["to"] - unit["from"] for unit in intent["units"])
-    return held - paid
+def _units(intent: RowMapping) -> int:
+    units: int = sum(unit["to"] - unit["from"] for unit in intent["units"])
+    return units
 
 
-def _owes_more(db: Connection, case: LockedCase, intent: RowMapping) -> bool:
-    """Whether the case's newest entitlement is more than its paid intents and this one, in the order's currency."""
-    return bool(scalar(
-        db, "SELECT e.total_minor > (SELECT coalesce(sum(i.order_minor), 0) FROM intents i WHERE i.merchant_id = :m"
-        " AND i.case_id = :c AND (i.state = 'succeeded' OR i.intent_id = :i))"
-        " FROM entitlements e WHERE e.merchant_id = :m AND e.case_id = :c ORDER BY e.n DESC LIMIT 1",
-        m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
-    ))  # fmt: skip
+def _around(db: Connection, intent: RowMapping) -> RowMapping:
+    return rows(db, AROUND, m=intent["merchant_id"], ids=[intent["intent_id"]])[0]
 
 
-def _other_live(db: Connection, case: LockedCase, intent: RowMapping) -> str | None:
-    """The state of the other live intent of the case that is least finished: one not approved yet, else the oldest."""
-    state: str | None = scalar(
-        db, "SELECT state FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state IN ('proposed',"
-        " 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review') ORDER BY state <> 'proposed', number LIMIT 1",
-        m=case.merchant_id, c=case.case_id, i=intent["intent_id"],
-    )  # fmt: skip
-    return state
+# Of the case of an intent. `held`: its units. `other`: the state of its other live intent that is least finished: one not
+# approved yet, else the oldest. `owes_more`: whether its newest entitlement is more than its paid intents and this one, in
+# the order's currency.
+AROUND: Final = """
+    SELECT i.intent_id,
+        (SELECT coalesce(sum(upper(units) - lower(units)), 0)::int FROM case_items h
+            WHERE h.merchant_id = i.merchant_id AND h.case_id = i.case_id AND h.live) AS held,
+        (SELECT x.state FROM intents x WHERE x.merchant_id = i.merchant_id AND x.case_id = i.case_id
+            AND x.intent_id <> i.intent_id
+            AND x.state IN ('proposed', 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review')
+            ORDER BY x.state <> 'proposed', x.number LIMIT 1) AS other,
+        coalesce((SELECT e.total_minor > (SELECT coalesce(sum(p.order_minor), 0) FROM intents p
+                WHERE p.merchant_id = i.merchant_id AND p.case_id = i.case_id
+                AND (p.state = 'succeeded' OR p.intent_id = i.intent_id))
+            FROM entitlements e WHERE e.merchant_id = i.merchant_id AND e.case_id = i.case_id
+            ORDER BY e.n DESC LIMIT 1), false) AS owes_more
+    FROM intents i WHERE i.merchant_id = :m AND i.intent_id = ANY(:ids)
+"""
 
 
 def _pend(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> None:

@@ -18,8 +18,9 @@ from ledger.errors import LedgerError
 from ledger.evidence import Arrival, ReceivedLine, report_arrival
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
 from ledger.outbox import Claimed, claim_due
+from ledger.recording import record_outcome
 from ledger.seals import Sealer, SealVerifier, new_key
-from ledger.settlement import Outcome, record_outcome
+from ledger.settlement import Outcome
 from tests.orders import Order
 from tests.stack import Stack
 from tests.world import Person, World
