@@ -10,7 +10,7 @@ MAKE_VENV = command -v $(PYTHON) >/dev/null || { echo "Onceback needs Python 3.1
 LOCK_INPUTS := pyproject.toml requirements.lock requirements-build.lock hatch_build.py
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-reset test check format bench killmatrix replay lock clean
+.PHONY: help demo demo-reset test check format bench killmatrix chaos replay lock clean
 
 help:
 	@echo "make demo                start the whole of Onceback with one believable merchant, here on this machine"
@@ -20,6 +20,7 @@ help:
 	@echo "make format              let the formatter rewrite the code"
 	@echo "make bench               measure, print a table and write build/bench.json"
 	@echo "make killmatrix          kill a worker and a web process at every commit and call, and count the refunds (ARGS=--help)"
+	@echo "make chaos LIVES=200     many refunds at once while everything goes wrong (SEED=1; GUARD=name takes a guard away)"
 	@echo "make replay FILE=...     turn a month of a real ledger into returns and refunds, and add up both sides"
 	@echo "make lock                write the lock files again (LOCK_ARGS=--upgrade takes newer releases)"
 	@echo "make clean               remove what was built; the demo's data stays (see make demo-reset)"
@@ -51,6 +52,9 @@ bench: .venv/.installed-run
 
 killmatrix: .venv/.installed-dev
 	@$(BIN)/python -m faults.killmatrix $(ARGS)
+
+chaos: .venv/.installed-dev
+	@$(BIN)/python -m faults.chaos $(if $(LIVES),--lives $(LIVES)) $(if $(SEED),--seed $(SEED)) $(if $(GUARD),--guard $(GUARD)) $(ARGS)
 
 replay: .venv/.installed-run
 	@test -n "$(FILE)" || { echo "Name the ledger file: make replay FILE=../shared/data/online-retail-2010-12.csv" >&2; exit 2; }

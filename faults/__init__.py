@@ -8,6 +8,10 @@ Read in this order:
     books        the last word: our ledger beside the provider's, refund by refund and sum by sum
     paths        the ways a refund can go; one entry each
     killmatrix   `make killmatrix`: each point of each path under each provider fault; report writes it as a page
+    guards       what a run can be without, and the second writer that each keeps out
+    lives        what happens to N orders, worked out from a seed
+    people       who does it, in processes that may be killed
+    chaos        `make chaos`: all of them at once, with whatever can go wrong
 
 The ordinary commands of the ledger, the ordinary jobs and the ordinary pages are used. What only an administrator could do
 (time passing, a guard dropped) is done to the scratch database, never by a switch in the product.

@@ -159,7 +159,9 @@ _EXTERNAL = """
     GROUP BY c.payment_intent_ref
 """
 _OURS = """
-    SELECT c.payment_intent_ref, sum(c.refunded_minor)::bigint AS refunded, sum(c.reserved_minor)::bigint AS reserved
+    SELECT c.payment_intent_ref, sum(c.captured_minor)::bigint AS captured, min(least(c.available_minor, c.reserved_minor,
+        c.refunded_minor, c.disputed_minor)) AS least,
+        sum(c.refunded_minor)::bigint AS refunded, sum(c.reserved_minor)::bigint AS reserved
     FROM captures c GROUP BY c.payment_intent_ref
 """
 
@@ -181,8 +183,14 @@ def _captures(books: Books, place: Place, payments: Iterable[Row]) -> None:
     for payment in payments:
         if payment["payment_intent"] not in ours:
             continue
+        own = ours[payment["payment_intent"]]
+        if own["least"] < 0:
+            books.wrong.append(f"{payment['payment_intent']}: a balance is below nothing")
+        standing = sum(one["amount"] for one in payment["refunds"] if one["status"] in STANDING and one["metadata"])
+        if standing > own["captured"]:
+            books.duplicates.append(f"{payment['payment_intent']}: {standing} paid back of {own['captured']} captured")
         paid = sum(one["amount"] for one in payment["refunds"] if one["status"] == "succeeded" and one["metadata"])
-        said = ours[payment["payment_intent"]]["refunded"] - external[payment["payment_intent"]]
+        said = own["refunded"] - external[payment["payment_intent"]]
         # What a person has to look at is reserved here, and may be paid there.
         if not said <= paid <= said + reviewed.get(payment["payment_intent"], 0):
             books.wrong.append(f"{payment['payment_intent']}: {said} refunded in our books, {paid} at the provider")

@@ -47,10 +47,11 @@ def in_child(work: Callable[[Say], Any]) -> Ended:
     return Ended(said, killed, error)
 
 
-def be_silent() -> None:
-    """This process prints nothing more: the log of a child that is about to be killed is nobody's."""
+def be_silent(*outputs: int) -> None:
+    """This process prints nothing more (default: on standard output): the log of one about to be killed is nobody's."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    for output in outputs or (1,):
+        os.dup2(nowhere, output)
     os.close(nowhere)
 
 

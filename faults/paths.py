@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from faults.guards import GUARDS
+from faults.guards import GUARDS, attempt
 from faults.place import Place
 from jobs.worker import Worker
 from ledger.settlement import Unknown
@@ -155,8 +155,8 @@ def _another_build_retries(place: Place, worker: Worker, one: Proposed) -> None:
     """What was left in the air is sent again by a build that mints a key for each attempt, if the database lets it."""
     guard = GUARDS["one_key"]
     (row,) = place.as_administrator("SELECT * FROM intents WHERE intent_id = %s", one.intent_id)
-    if row["state"] in guard.wants:
-        guard.rogue(place, worker, row)
+    if row["state"] in ("submitting", "unknown"):
+        attempt(guard, place, worker.gateway, row)
 
 
 ROGUE = "a second build retries under a key of its own"

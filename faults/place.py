@@ -207,6 +207,8 @@ def _public(key: str) -> str:
 @contextmanager
 def a_place(server: Server, folder: Path) -> Iterator[Place]:
     """A place on a database of its own, with a provider of its own whose file is in `folder`."""
+    # Made here, so that every process forked from this one has the same.
+    lives.sealer()
     passwords._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     seal_key = new_key("harness-1")
     with fresh_stack(server) as stack, running(folder / "provider.sqlite") as sandbox:
