@@ -16,6 +16,7 @@ from jobs.stripe_gateway import LookFailed, NoSuchRefund
 from jobs.stripe_lists import Page
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.database import scalar, transaction
+from ledger.external_refunds import record_external
 from ledger.outbox import raise_alarm
 from ledger.reconciliation import record_found
 from ledger.reconciliation_compare import Movement, ShownRefund
@@ -148,9 +149,20 @@ def ask(worker: Worker, held: Run, one: Ask) -> Answer:
     shown = _shown(worker, held, one)
     moved = worker.gateway.movements_of(held, shown.refund.refund_ref) if one.movements and shown else []
     if one.intent_id is None:
-        return Answer(shown, moved)
+        written = shown is not None and worker.patiently(_write_down, worker, held, shown)
+        return Answer(shown, moved, after="outside" if written else "", kind=one.kind)
     before, after = worker.patiently(_bring_on, worker, held, one.intent_id, shown)
-    return Answer(shown, moved, before, after)
+    return Answer(shown, moved, before, after, one.kind)
+
+
+def _write_down(worker: Worker, held: Run, shown: ShownRefund) -> bool:
+    """Hands a refund that is not in the books to whoever keeps those made outside; whether that wrote it."""
+    with transaction(worker.engine, held.merchant_id) as db:
+        account = held.provider_account_id
+        return record_external(db, held.merchant_id, account, shown.refund, "poll", worker.verifier) in (
+            "new",
+            "changed",
+        )
 
 
 def _shown(worker: Worker, held: Run, one: Ask) -> ShownRefund | None:

@@ -85,12 +85,16 @@ class Sum:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comparing came to: what each side counts, and the name of the difference, or None. `heals`: a look may end it."""
+    """What comparing came to: what each side counts, and the name of the difference, or None.
+
+    `heals`: a look on the normal way may end it. `unrecorded`: money that left outside and is not written down yet.
+    """
 
     ours: Sum
     theirs: Sum
     kind: Kind | None = None
     heals: bool = False
+    unrecorded: bool = False
 
 
 def theirs_figures(shown: ShownRefund) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def compare_refund(shown: ShownRefund, by_ref: OurRefund | None, by_metadata: Ou
         # What came to nothing there is missing nowhere.
         if target == "failed":
             return Verdict(nothing, theirs)
-        return Verdict(nothing, theirs, "missing_here" if ours is None else "duplicate")
+        return Verdict(nothing, theirs, "missing_here" if ours is None else "duplicate", unrecorded=True)
     counted = Sum(ours.currency, ours.amount_minor if ours.state == "succeeded" else 0)
     if ours.currency != refund.currency:
         return Verdict(counted, theirs, "currency")
@@ -124,28 +128,41 @@ def compare_refund(shown: ShownRefund, by_ref: OurRefund | None, by_metadata: Ou
     if target is None or _HERE.get(ours.state) != target:
         heals = ours.intent_id is not None and ours.state in _HEALS and target is not None
         return Verdict(counted, theirs, "state", heals)
-    return Verdict(counted, theirs)
+    # Written down as made outside, and in the name of an intent that has its own refund: one approval was paid twice.
+    twice = by_ref is not None and by_ref.intent_id is None and by_metadata is not None and target != "failed"
+    return Verdict(counted, theirs, "duplicate" if twice else None)
 
 
 @dataclass(frozen=True)
 class OurMove:
-    """A transfer between the balances of a capture: `amount_minor` back to customers, negative when it came back."""
+    """A transfer between the balances of a capture: `amount_minor` back to customers, negative when it came back.
+
+    `counted_minor`: what of it lies in the period of the run.
+    """
 
     transfer_id: UUID
     amount_minor: int
     currency: str
     at: datetime
+    counted_minor: int
+
+    def and_part(self, part: "OurMove") -> "OurMove":
+        """This transfer with the next part of the same move: what was found outside may be placed in parts."""
+        return OurMove(
+            part.transfer_id, self.amount_minor + part.amount_minor, self.currency, part.at,
+            self.counted_minor + part.counted_minor,
+        )  # fmt: skip
 
 
-def compare_movement(movement: Movement, move: OurMove, in_period: bool) -> Verdict:
+def compare_movement(movement: Movement, move: OurMove) -> Verdict:
     """A movement at the provider in the period, and the transfer of ours that belongs to it. Each counts on its own date."""
     ours = Sum(move.currency, move.amount_minor)
     # The provider's rate is no difference: what was converted is compared by its refund.
     theirs = ours if movement.converted else Sum(movement.currency, movement.amount_minor)
-    counted = ours if in_period else Sum(move.currency, 0)
+    counted = Sum(move.currency, move.counted_minor)
     if theirs.currency != ours.currency:
         return Verdict(counted, theirs, "currency")
     if theirs.minor != ours.minor:
         return Verdict(counted, theirs, "amount")
-    late = not in_period or abs(move.at - movement.created_at) > LATE_AFTER
+    late = move.counted_minor != move.amount_minor or abs(move.at - movement.created_at) > LATE_AFTER
     return Verdict(counted, theirs, "late" if late else None)

@@ -37,6 +37,7 @@ from ledger.reconciliation_pages import (
     our_move,
 )
 from ledger.reconciliation_run import Place, Run, Tally, add_up, turn_page
+from ledger.settlement import SETTLED
 
 # A batch of transfers is what is held in memory.
 BATCH: Final = 500
@@ -109,7 +110,7 @@ def _unseen(row: RowMapping) -> bool:
 
 
 def _one(db: Connection, of: Run, row: RowMapping, tally: Tally, answer: Answer | None) -> None:
-    move = our_move(row)
+    move = our_move(of, row)
     tally.add("movements", Sum(move.currency, move.amount_minor), Sum(move.currency, 0))
     if answer is not None and not row["shown"]:
         _refund_not_listed(db, of, row, tally, answer)
@@ -165,6 +166,12 @@ def _movement_not_listed(db: Connection, of: Run, row: RowMapping, move: OurMove
     )  # fmt: skip
     if answer.healed:
         system_resolves(db, of.merchant_id, named, "healed", healed_sentence(answer))
+    elif row["intent_id"] is None and answer.shown is not None and SETTLED.get(answer.shown.refund.status) == "pending":
+        system_resolves(db, of.merchant_id, named, "timing", _PENDING_OUTSIDE)
+
+
+# What leaves outside takes its room at once, so that it is not paid twice; the provider's balance follows when it is settled.
+_PENDING_OUTSIDE: Final = "The provider has accepted it and not moved it yet."
 
 
 def _of_another_period(
@@ -191,7 +198,7 @@ def _join(
     db: Connection, of: Run, kind: Kind, row: RowMapping, answer: Answer | None, theirs: dict[str, Any], at: datetime,
     move: OurMove | None = None,
 ) -> UUID:  # fmt: skip
-    figures = _ours(row).figures() | move_figures(move or our_move(row))
+    figures = _ours(row).figures() | move_figures(move or our_move(of, row))
     if answer is not None and answer.healed:
         figures |= {"state": answer.before}
     found = Found(kind, key_of(row), row["intent_id"], figures, theirs, at)

@@ -33,12 +33,15 @@ from ledger.reconciliation_run import Place, Run, Tally, add_up, turn_page
 
 @dataclass(frozen=True)
 class Ask:
-    """One refund to read again at the provider. `intent_id`: ours, brought to what is shown on the normal way."""
+    """One refund to read again at the provider, and what may follow on the normal way: `intent_id`, ours, is brought to it;
+    one that is not in the books is written down as made outside (`kind`: what it was named before).
+    """
 
     refund_ref: str
     intent_id: UUID | None
     payment_intent_ref: str = ""
     movements: bool = False
+    kind: Kind = "state"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Answer:
     movements: Sequence[Movement] = ()
     before: str = ""
     after: str = ""
+    kind: Kind = "state"
 
     @property
     def healed(self) -> bool:
@@ -79,9 +83,9 @@ def store_refunds(
     now = [answers[one.refund.refund_ref].shown or one if one.refund.refund_ref in answers else one for one in page]
     compared = compare_all(db, of, [one for one in now if one.merchant_ref in ("", str(of.merchant_id))])
     asks = [
-        Ask(shown.refund.refund_ref, ours.intent_id)
+        Ask(shown.refund.refund_ref, ours.intent_id if verdict.heals and ours else None, kind=verdict.kind or "state")
         for shown, ours, verdict in compared
-        if verdict.heals and ours is not None and shown.refund.refund_ref not in answers
+        if (verdict.heals or verdict.unrecorded) and shown.refund.refund_ref not in answers
     ]
     if asks:
         raise AskFirst(asks)
@@ -115,9 +119,10 @@ def name_refund(
         return
     figures = ours.figures() if ours else {}
     if answer is not None and healed:
-        figures |= {"state": answer.before}
+        figures = figures | {"state": answer.before} if answer.before else {}
+    kind = answer.kind if answer is not None and healed else verdict.kind or "state"
     found = Found(
-        verdict.kind or "state", shown.refund.refund_ref, ours.intent_id if ours else None, figures, theirs_figures(shown),
+        kind, shown.refund.refund_ref, ours.intent_id if ours else None, figures, theirs_figures(shown),
         shown.created_at,
     )  # fmt: skip
     named = join(db, of.merchant_id, of.provider_account_id, of.run_id, found)
@@ -127,6 +132,8 @@ def name_refund(
 
 
 def healed_sentence(answer: Answer) -> str:
+    if not answer.before:
+        return "It was not in the books. It is written down now as a refund made outside, and its desk has it."
     return f"Read again at the provider on the usual way: the refund went from {answer.before} to {answer.after}."
 
 
@@ -137,10 +144,9 @@ _OURS: Final = """
     SELECT i.intent_id, i.number, i.provider_refund_ref, i.amount_minor, i.currency, i.state
     FROM intents i WHERE i.merchant_id = :m AND i.intent_id = ANY(CAST(:ids AS uuid[]))
     UNION ALL
-    SELECT NULL, NULL, t.source_ref, t.amount_minor, t.currency, CASE WHEN EXISTS (SELECT 1 FROM transfers b
-        WHERE b.merchant_id = t.merchant_id AND b.source_ref = t.source_ref AND b.step = 'external_reverse')
-        THEN 'reversed' ELSE 'succeeded' END
-    FROM transfers t WHERE t.merchant_id = :m AND t.source_ref = ANY(:refs) AND t.step = 'external'
+    SELECT NULL, NULL, x.refund_ref, x.amount_minor, x.currency, CASE WHEN x.status IN ('failed', 'canceled') THEN 'failed'
+        WHEN x.status <> 'succeeded' THEN 'pending' WHEN x.placed_minor < x.amount_minor THEN 'unplaced' ELSE 'succeeded' END
+    FROM external_refunds x WHERE x.merchant_id = :m AND x.refund_ref = ANY(:refs)
 """
 
 
@@ -213,9 +219,8 @@ def name_movement(
     answers: Answers,
 ) -> None:
     """Counts a movement in the period, and names what differs from the transfer of ours that belongs to it."""
-    in_period = move is not None and of.covers(move.at)
     if move is not None:
-        verdict = compare_movement(movement, move, in_period)
+        verdict = compare_movement(movement, move)
     else:
         theirs = Sum(movement.currency, movement.amount_minor)
         verdict = Verdict(Sum(movement.currency, 0), theirs, _unmatched(ours, movement.source_ref))
@@ -231,8 +236,7 @@ def name_movement(
     theirs_as = movement_figures(movement)
     found = Found(kind, movement.source_ref, ours.intent_id if ours else None, figures, theirs_as, movement.created_at)
     named = join(db, of.merchant_id, of.provider_account_id, of.run_id, found)
-    counted = verdict.ours if in_period else Sum(verdict.ours.currency, 0)
-    add_finding(db, of.merchant_id, of.run_id, named, "movements", movement.movement_ref, counted, verdict.theirs)
+    add_finding(db, of.merchant_id, of.run_id, named, "movements", movement.movement_ref, verdict.ours, verdict.theirs)
     if answer is not None and answer.healed and move is not None:
         system_resolves(db, of.merchant_id, named, "healed", healed_sentence(answer))
     elif verdict.kind == "late" and move is not None and abs(move.at - movement.created_at) <= LATE_AFTER:
@@ -266,6 +270,7 @@ _MOVES: Final = """
     UNION ALL
     SELECT t.source_ref, t.transfer_id, t.to_balance, t.amount_minor, t.currency, t.at FROM transfers t
     WHERE t.merchant_id = :m AND t.source_ref = ANY(:refs) AND 'refunded' IN (t.from_balance, t.to_balance)
+    ORDER BY 1, 6
 """
 
 
@@ -289,11 +294,14 @@ _NAMED: Final = """
 
 def our_moves(db: Connection, of: Run, refs: Sequence[str]) -> dict[tuple[str, bool], OurMove]:
     """Our transfers for refunds of the provider, by reference and whether money went out (else it came back)."""
-    found = rows(db, _MOVES, m=of.merchant_id, refs=list(refs))
-    return {(row["ref"], row["to_balance"] == "refunded"): our_move(row) for row in found}
+    moves: dict[tuple[str, bool], OurMove] = {}
+    for row in rows(db, _MOVES, m=of.merchant_id, refs=list(refs)):
+        key, part = (row["ref"], row["to_balance"] == "refunded"), our_move(of, row)
+        moves[key] = moves[key].and_part(part) if key in moves else part
+    return moves
 
 
-def our_move(row: RowMapping) -> OurMove:
+def our_move(of: Run, row: RowMapping) -> OurMove:
     """A transfer as the balance would show it: what comes back is negative."""
-    sign = 1 if row["to_balance"] == "refunded" else -1
-    return OurMove(row["transfer_id"], sign * row["amount_minor"], row["currency"], row["at"])
+    minor = row["amount_minor"] if row["to_balance"] == "refunded" else -row["amount_minor"]
+    return OurMove(row["transfer_id"], minor, row["currency"], row["at"], minor if of.covers(row["at"]) else 0)

@@ -67,8 +67,10 @@ _LINES: Final = """
     SELECT 'order line ' || l.line_ref || ' (' || l.line_id || ')' AS about,
         'claimed is ' || l.claimed_minor || ' minor units, its claims add up to ' || n.claimed AS text
     FROM order_lines l
-    CROSS JOIN LATERAL (SELECT coalesce(sum(k.amount_minor), 0) AS claimed FROM line_claims k
-        WHERE k.merchant_id = l.merchant_id AND k.line_id = l.line_id) n
+    CROSS JOIN LATERAL (SELECT (SELECT coalesce(sum(k.amount_minor), 0) FROM line_claims k
+            WHERE k.merchant_id = l.merchant_id AND k.line_id = l.line_id)
+        + (SELECT coalesce(sum(x.order_minor), 0) FROM external_allocations x
+            WHERE x.merchant_id = l.merchant_id AND x.line_id = l.line_id) AS claimed) n
     WHERE l.merchant_id = :m AND l.line_id > :after AND l.line_id <= :until AND l.claimed_minor <> n.claimed
 """
 _CAP_DAYS: Final = """
@@ -78,6 +80,15 @@ _CAP_DAYS: Final = """
     FULL JOIN (SELECT currency, business_day, sum(amount_minor) AS used FROM cap_entries WHERE merchant_id = :m
         GROUP BY currency, business_day) n ON n.currency = d.currency AND n.business_day = d.business_day
     WHERE coalesce(d.used_minor, 0) <> coalesce(n.used, 0) AND CAST(:after AS uuid) < CAST(:until AS uuid)
+"""
+_PLACED: Final = """
+    SELECT x.what || ' ' || x.ref AS about,
+        x.placed_minor || ' minor units of it are placed, its transfers add up to ' || n.placed AS text
+    FROM (SELECT 'refund made outside' AS what, refund_ref AS ref, placed_minor FROM external_refunds WHERE merchant_id = :m
+        UNION ALL SELECT 'dispute', dispute_ref, placed_minor FROM disputes WHERE merchant_id = :m) x
+    CROSS JOIN LATERAL (SELECT coalesce(sum(CASE WHEN t.from_balance = 'available' THEN t.amount_minor ELSE -t.amount_minor END), 0)
+        AS placed FROM transfers t WHERE t.merchant_id = :m AND t.source_ref = x.ref) n
+    WHERE x.placed_minor <> n.placed AND CAST(:after AS uuid) < CAST(:until AS uuid)
 """
 _STATES: Final = f"""
     SELECT {_R} AS about, 'it is ' || i.state || ', its last move was to ' || coalesce(e.to_state, 'nothing') AS text
@@ -173,6 +184,7 @@ CHECKS: Final = (
     Check("reserved", "captures", "capture_id", _RESERVED),
     Check("claimed", "order_lines", "line_id", _LINES),
     Check("cap_day", None, "", _CAP_DAYS),
+    Check("placed", None, "", _PLACED),
     Check("state", "intents", "intent_id", _STATES),
     Check("unbound", "intents", "intent_id", _BOUND),
     Check("money", "intents", "intent_id", _MONEY),
@@ -201,6 +213,7 @@ MEANINGS: Final = {
     "reserved": "Money is set aside for no refund, or a refund waits without its money.",
     "claimed": "What is left to refund of this line cannot be trusted.",
     "cap_day": "The daily cap let through more, or less, than was counted.",
+    "placed": "What left outside, or is disputed, is not what the balances say of it.",
     "state": "A state was changed without its event, or an event is gone.",
     "unbound": "It went past the approval: stop this merchant and look at who sent it.",
     "money": "The state and the money of this refund do not agree.",

@@ -4,7 +4,7 @@ import requests
 
 from jobs.worker import Worker
 from sandbox.client import Running
-from tests.books import Month, days_pass, month
+from tests.books import Month, month
 from tests.refunds import as_administrator, balances, state_of
 from tests.stack import Stack
 from tests.world import World
@@ -75,7 +75,11 @@ def test_one_of_each_difference_is_named_exactly_once_and_the_sums_are_explained
     assert {kind: sorted(refs) for kind, refs in made.kinds().items()} == expected
     assert set(made.unexplained(run_id).values()) == {0}
     found = {row["refund_ref"]: row for row in made.discrepancies()}
-    assert {ref: row["code"] for ref, row in found.items() if row["code"]} == {healed: "healed"}
+    outside = planted["missing_here"]
+    assert {ref: row["code"] for ref, row in found.items() if row["code"]} == {healed: "healed", outside: "healed"}
+    assert as_administrator(
+        stack, "SELECT count(*)::int AS n FROM external_refunds WHERE refund_ref = %s", outside
+    ) == [{"n": 1}]
     assert found[healed]["actor"] == "system"
     assert "succeeded to reversed" in found[healed]["note"]
     assert found[planted["amount"]]["ours"]["amount_minor"] == "2490"
@@ -124,13 +128,12 @@ def test_what_is_resolved_and_still_so_opens_again_as_a_new_row_that_follows_it(
     stack: Stack, sandbox: Running, world: World, worker: Worker
 ) -> None:
     made = month(stack, sandbox, world, worker)
-    sandbox.dashboard_refund(made.paid[0].payment_intent, 250)
-    days_pass(made, 1)
+    made.at_provider("update refunds set amount = amount + 7 where id = ?", made.ref(made.paid[0]))
     made.run()
     (open_,) = made.discrepancies()
     as_administrator(
         stack, "INSERT INTO discrepancy_acts (merchant_id, act_id, discrepancy_id, kind, code, actor, staff_id)"
-        " VALUES (%s, gen_random_uuid(), %s, 'resolved', 'external', %s, %s)", world.merchant_id, open_["discrepancy_id"],
+        " VALUES (%s, gen_random_uuid(), %s, 'resolved', 'adopted', %s, %s)", world.merchant_id, open_["discrepancy_id"],
         world.farah.actor, world.farah.staff_id,
     )  # fmt: skip
 
@@ -138,7 +141,7 @@ def test_what_is_resolved_and_still_so_opens_again_as_a_new_row_that_follows_it(
 
     first, again = made.discrepancies()
     assert (again["occurrence"], again["follows"], again["code"]) == (2, first["discrepancy_id"], None)
-    assert first["code"] == "external"
+    assert first["code"] == "adopted"
 
 
 def test_what_was_written_off_stays_explained_while_both_sides_are_as_they_were(

@@ -183,5 +183,7 @@ def test_the_command_killed_in_the_middle_is_finished_by_the_same_command(
     assert row["over"]
     assert list(made.kinds()) == ["missing_here"]
     paid = sum(one.amount_minor for one in made.paid)
-    assert f"refunds   GBP: ours {paid}, theirs {paid + 250} minor units, difference 250, explained 250" in again.stdout
+    assert (
+        f"refunds   GBP: ours {paid + 250}, theirs {paid + 250} minor units, difference 0, explained 0" in again.stdout
+    )
     assert "missing_here 1" in again.stdout

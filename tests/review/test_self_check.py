@@ -141,8 +141,18 @@ def test_with_the_constraint_gone_one_refund_of_the_provider_in_two_of_ours_is_n
     assert [fault.kind for fault in found] == ["refund_twice"]
 
 
+def test_a_refund_made_outside_whose_place_was_written_over_is_named(books: Books) -> None:
+    found = books.faults_after(
+        "INSERT INTO external_refunds (merchant_id, refund_ref, provider_account_id, charge_ref, payment_intent_ref, amount_minor,"
+        " currency, created_at, found_by, kind, placed_minor) SELECT merchant_id, 're_outside', provider_account_id, charge_ref,"
+        " payment_intent_ref, 5, currency, now(), 'poll', 'outside', 5 FROM captures LIMIT 1"
+    )  # fmt: skip
+
+    assert [fault.kind for fault in found] == ["placed"]
+
+
 def test_every_kind_of_fault_is_one_that_a_test_has_seen() -> None:
-    seen = set().union(*(expected for _, expected in CHANGES.values()), {"held_twice", "refund_twice"})
+    seen = set().union(*(expected for _, expected in CHANGES.values()), {"held_twice", "refund_twice", "placed"})
 
     assert seen == set(MEANINGS)
 
