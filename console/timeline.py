@@ -29,6 +29,10 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "intent.needs_review": ("person", "{refund} needs a person: {why}"),
     "settlement.recorded": ("gift", "{refund} recorded as paid back by hand"),
     "settlement.not_done": ("gift", "{refund} could not be paid back by hand"),
+    "settlement.proposed": ("person", "How {refund} ended was proposed"),
+    "settlement.confirmed": ("person", "How {refund} ended was confirmed by a second person"),
+    "settlement.turned_down": ("cross", "The proposal how {refund} ended was turned down"),
+    "settlement.void": ("uturn", "What two people said of {refund} no longer holds: {why}"),
     "intent.withdrawn": ("minus", "{refund} withdrawn: {why}"),
 }
 WHY: Final = {
@@ -36,6 +40,8 @@ WHY: Final = {
     "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
     "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
     "not_done_by_hand": "it could not be paid back by hand", "multicapture": "more of its payment may still be captured",
+    "not_supported": "the provider's list no longer supports it",
+    "not_at_provider": "the provider has no such refund", "keeps_failing": "never clearly answered",
     "key_too_old": "its key passed its safe age", "refund_vanished": "the provider no longer lists it",
     "unlisted_status": "the provider gave a status we do not know", **{k: v.lower() for k, v in words.REJECT_REASONS.items()},
     **{k: v.lower() for k, v in words.WITHDRAW_REASONS.items()},

@@ -1,6 +1,7 @@
 """Refunds that were sent and whose answer is not known, those a person must settle, and those past their time limit.
 
-Nothing here sends again: the reconciler proves absence first, or a person compares with the provider's list.
+Nothing here sends again: the reconciler proves absence first. What needs review is settled by two people on the provider's
+list, which the worker reads and this page shows beside our intent.
 """
 
 from datetime import timedelta
@@ -11,15 +12,23 @@ from flask import Blueprint, Response, url_for
 from sqlalchemy import Connection
 
 from console import words
-from console.access import current, permission, reading
+from console.access import current, permission, reading, writing
 from console.filters import age, now
-from console.fragments import page
-from console.timeline import why
-from ledger.errors import NotFound
+from console.forms import ConsoleForm
+from console.fragments import page, say, see_other
+from console.log import log
+from console.operations import first_result, keep_result
+from console.settling import ConfirmForm, ProposeForm, TurnDownForm, settle_view
+from ledger import review
+from ledger.card_numbers import mask_card_numbers
+from ledger.errors import BadInput, LedgerError, SamePerson, Stale, WrongState
 from ledger.outbox import KEY_SAFE_HOURS
-from ledger.queries.decision import Try, read_tries
+from ledger.queries.decision import Try, read_decision, read_tries
 from ledger.queries.overdue import Overdue, overdue_cases, overdue_intents
+from ledger.queries.review import intent_of
 from ledger.queries.unknown import Outcome, read_outcomes
+from ledger.refusals import situation
+from ledger.review import ask_again
 
 blueprint = Blueprint("unknown", __name__, url_prefix="/<merchant_slug>/unknown")
 
@@ -29,7 +38,8 @@ _HAPPENED: Final = {
 }  # fmt: skip
 _CODES: Final = {
     "timeout": "no answer in time", "connection": "connection dropped", "worker_gone": "the worker stopped in mid-call",
-    "server_error": "the provider had an error",
+    "server_error": "the provider had an error", "api_error": "the provider had an error", "no_answer": "no answer came",
+    "unreadable_answer": "an answer that cannot be read", "unreadable_error": "an answer that cannot be read",
 }  # fmt: skip
 _FOUND: Final = {
     "nothing": ("search", "Asked the provider: it lists no such refund"),
@@ -63,11 +73,118 @@ def show(intent_id: UUID) -> Response:
         outcomes = read_outcomes(db, current.merchant_id)
         one = next((outcome for outcome in outcomes if outcome.intent_id == intent_id), None)
         if one is None:
-            raise NotFound
+            read_decision(db, current.merchant_id, intent_id)
+            return see_other("decision.show", intent_id=intent_id)
         return page("unknown.html", "outcomes", **_page(db, outcomes, one))
 
 
-def _page(db: Connection, outcomes: list[Outcome], one: Outcome | None) -> dict[str, Any]:
+@blueprint.post("/<uuid:intent_id>/question")
+@permission("ask_provider")
+def ask(intent_id: UUID) -> Response:
+    """Has the worker ask the provider now. Pressed again, it asks once."""
+    ConsoleForm().require()
+    with writing() as db:
+        asked = ask_again(db, current.merchant_id, intent_id)
+    say(
+        "ok",
+        "The provider is asked." if asked else "The provider was asked a moment ago.",
+        "Its list shows here by itself.",
+    )
+    return see_other("unknown.show", intent_id=intent_id)
+
+
+@blueprint.post("/<uuid:intent_id>/proposal")
+@permission("settle")
+def propose(intent_id: UUID) -> Response:
+    """The first of two people says what became of a refund, of the outcomes that the shown list supports."""
+    form = ProposeForm()
+    form.choice.choices = []
+    if not form.validate():
+        return _again(intent_id, 422, form=form)
+    note, seen = mask_card_numbers(str(form.note.data).strip()), bytes.fromhex(str(form.seen.data))
+    try:
+        with writing() as db:
+            if first_result(db, str(form.operation.data)) is None:
+                settlement_id = review.propose(
+                    db, current.merchant_id, intent_id, current.staff_id, str(form.choice.data), seen, note
+                )
+                keep_result(db, str(form.operation.data), {"settlement": str(settlement_id)})
+    except (Stale, WrongState, SamePerson, BadInput) as refused:
+        # What was shown is no longer so: the page that comes back shows what is, and keeps what was typed.
+        form.seen.data = ""
+        return _again(intent_id, 409, refused, form=form)
+    log.info("settlement_proposed", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    say("ok", "Proposed.", "Somebody of the other role confirms it; until then nothing changes.")
+    return see_other("unknown.show", intent_id=intent_id)
+
+
+@blueprint.post("/settlements/<uuid:settlement_id>/confirmation")
+@permission("settle")
+def confirm(settlement_id: UUID) -> Response:
+    """The second person confirms exactly what was proposed. Repeated, it changes nothing."""
+    form = ConfirmForm()
+    form.require()
+    return _decide(settlement_id, confirmed=True, digest=bytes.fromhex(str(form.digest.data)))
+
+
+@blueprint.post("/settlements/<uuid:settlement_id>/refusal")
+@permission("settle")
+def turn_down(settlement_id: UUID) -> Response:
+    """Turns a proposal down, with the reason. Repeated, it changes nothing."""
+    form = TurnDownForm()
+    if not form.validate():
+        with reading() as db:
+            intent_id = intent_of(db, current.merchant_id, settlement_id)
+        return _again(intent_id, 422, turn_down=form)
+    return _decide(settlement_id, confirmed=False, reason=mask_card_numbers(str(form.reason.data).strip()))
+
+
+def _decide(settlement_id: UUID, *, confirmed: bool, digest: bytes = b"", reason: str = "") -> Response:
+    with reading() as db:
+        intent_id = intent_of(db, current.merchant_id, settlement_id)
+    try:
+        with writing() as db:
+            review.decide(
+                db, current.merchant_id, settlement_id, current.staff_id, digest, confirmed=confirmed, reason=reason
+            )
+    except (Stale, WrongState, SamePerson) as refused:
+        return _again(intent_id, 409, refused)
+    outcome = "confirmed" if confirmed else "turned_down"
+    log.info(
+        "settlement_decided", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug, outcome=outcome
+    )
+    if confirmed:
+        say("ok", "Confirmed.", "The provider is asked once more, then it is booked or comes back to you.")
+    else:
+        say("ok", "Turned down.", "Nothing changed. Somebody may propose anew.")
+    return see_other("unknown.show", intent_id=intent_id)
+
+
+def _again(
+    intent_id: UUID,
+    status: int,
+    refused: LedgerError | None = None,
+    *,
+    form: ProposeForm | None = None,
+    turn_down: TurnDownForm | None = None,
+) -> Response:
+    """The page as it is now, under what was refused and why; what was typed is kept."""
+    if refused is not None:
+        say("warn", refused.sentence)
+    with reading() as db:
+        outcomes = read_outcomes(db, current.merchant_id)
+        one = next((outcome for outcome in outcomes if outcome.intent_id == intent_id), None)
+        if one is None:
+            return see_other("decision.show", intent_id=intent_id)
+        view = _page(db, outcomes, one, settle_view(db, intent_id, form, turn_down))
+        return page("unknown.html", status=status, **view | {"typing_error": status == 422})
+
+
+def _page(
+    db: Connection, outcomes: list[Outcome], one: Outcome | None, settle: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    if one is not None and settle is None:
+        settle = settle_view(db, one.intent_id)
     waiting = [outcome for outcome in outcomes if outcome.state != "needs_review"]
     overdue = [*overdue_intents(db, current.merchant_id), *overdue_cases(db, current.merchant_id)]
     here = url_for("unknown.show", intent_id=one.intent_id) if one else url_for("unknown.index")
@@ -79,7 +196,9 @@ def _page(db: Connection, outcomes: list[Outcome], one: Outcome | None) -> dict[
             "sums_text": words.sums((outcome.currency, outcome.amount_minor) for outcome in waiting),
         },
         "outcomes": [_row(outcome, one) for outcome in waiting],
-        "one": _one(db, one) if one else None,
+        "one": _one(db, one) | {"settle": settle} if one else None,
+        "typing_error": False,
+        "typing": bool(settle and (settle["form"] or (settle["proposal"] and settle["proposal"]["turn_down"]))),
         "reviews": [_review(outcome) for outcome in outcomes if outcome.state == "needs_review"],
         "overdue": [_overdue(late) for late in overdue],
     }
@@ -160,8 +279,8 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
         case "needs_review":
             return (
                 sent,
-                f"What became of it: {why(outcome.state_reason)}.",
-                "Nothing is sent again. Compare it with the provider's own list: this version cannot settle it from the console.",
+                f"What became of it. {situation('review', outcome.state_reason).sentence}",
+                "Nothing is sent again. A manager and somebody of finance settle it, on what the provider lists.",
             )
     return (
         sent,
@@ -183,7 +302,7 @@ def _review(outcome: Outcome) -> dict[str, Any]:
         "amount_minor": outcome.amount_minor,
         "currency": outcome.currency,
         "destination": _to(outcome),
-        "text": f"{words.sentence(why(outcome.state_reason))}.",
+        "text": situation("review", outcome.state_reason).sentence,
     }
 
 

@@ -8,24 +8,36 @@ it. An answer that is no list proves nothing.
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Final
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeVar
 from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.logs import log
 from jobs.recorder import Held
-from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds
+from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds, ours_of
 from jobs.submitter import send
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger import tracing
 from ledger.database import transaction
-from ledger.events import lock_case_of_intent
-from ledger.fingerprint import read_intent
-from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, Claimed, give_to_person, raise_alarm, take_over_orphans
-from ledger.reconciliation import Look, record_absent, record_found, record_no_answer, take_looks
+from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, raise_alarm, take_over_orphans
+from ledger.reconciliation import (
+    Look,
+    WholeList,
+    record_absent,
+    record_for_people,
+    record_found,
+    record_no_answer,
+    record_two,
+    take_looks,
+)
 from ledger.settlement import ProviderRefund
+
+R = TypeVar("R")
 
 # One short lease covers a batch, and a look is a list page or two: this many fit in it even when each takes seconds.
 LOOK_BATCH: Final = 100
@@ -34,7 +46,8 @@ LOOK_BATCH: Final = 100
 def run_once(worker: Worker) -> Counts:
     """Takes over what dead workers left, then makes every look that is due.
 
-    Counts: orphans, looks, and of the looks found, absent, no_answer, two_refunds; resent and by outcome what came of it.
+    Counts: orphans, looks, and of the looks found, absent, no_answer, two_refunds, listed (for people); settled and void, of what
+    two people said; resent and by outcome what came of it.
     """
     counts: Counts = Counter()
     if not worker.may_send():
@@ -69,7 +82,8 @@ def _reconcile(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
 
 
 def look(worker: Worker, one: Look) -> list[str]:
-    """Asks the provider about one intent and records what it shows; sends again when absence is proven.
+    """Asks the provider about one intent and records what it shows; sends again when absence is proven, and carries out what two
+    people settled.
 
     Returns what happened, for the counts.
     """
@@ -80,20 +94,33 @@ def look(worker: Worker, one: Look) -> list[str]:
 def _look(worker: Worker, one: Look) -> list[str]:
     began = time.monotonic()
     try:
-        refund = _ask(worker, one)
+        seen = _ask(worker, one)
     except LookFailed as failure:
         return [worker.patiently(_record_failed_look, worker, one, failure)]
-    if refund is not None:
-        state = worker.patiently(_record_found, worker, one, refund)
+    # The list is as old as the call took: what the database measures from has to be that much older.
+    window = worker.consistency_seconds + math.ceil(time.monotonic() - began)
+    if one.state == "needs_review":
+        done: str = worker.patiently(_in_transaction, worker, one, record_for_people, seen.whole, window)
+        log.info("listed", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key, state=done)
+        return ["listed"] if done in ("waits", "gone") else ["listed", done]
+    if seen.two:
+        worker.patiently(_in_transaction, worker, one, record_two, seen.whole)
+        return ["two_refunds"]
+    if seen.refund is not None:
+        state = worker.patiently(_in_transaction, worker, one, record_found, seen.refund, seen.whole)
         log.info("found", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key, state=state)
         return ["found"]
+    return _absent(worker, one, window, seen.whole)
+
+
+def _absent(worker: Worker, one: Look, window: int, whole: WholeList | None) -> list[str]:
     send_until = time.monotonic() + LEASE_SECONDS - SEND_MARGIN_SECONDS
     worker_id = worker.liveness.worker_id
     if not worker_id:
         return ["absent"]
-    # The list is as old as the call took: what the database measures from has to be that much older.
-    window = worker.consistency_seconds + math.ceil(time.monotonic() - began)
-    claimed = worker.patiently(_record_absent, worker, one, worker_id, window)
+    claimed = worker.patiently(
+        _in_transaction, worker, one, record_absent, worker_id, worker.verifier, window, whole
+    )  # fmt: skip
     if claimed is None:
         return ["absent"]
     if not worker.keeps_mark_of(claimed):
@@ -101,36 +128,39 @@ def _look(worker: Worker, one: Look) -> list[str]:
     return ["absent", "resent", send(worker, Held(claimed, worker_id, send_until))]
 
 
-def _ask(worker: Worker, one: Look) -> ProviderRefund | None:
-    if one.refund_ref is not None:
+@dataclass(frozen=True)
+class Seen:
+    """What the provider showed: our refund, if it is there, and the list it was looked for on, when one was read."""
+
+    refund: ProviderRefund | None
+    whole: WholeList | None
+    two: bool = False
+
+
+def _ask(worker: Worker, one: Look) -> Seen:
+    """By its id where that is known; else, or when it is not there any more, and always for people, by the whole list."""
+    if one.refund_ref is not None and one.state != "needs_review":
         try:
-            return worker.gateway.retrieve(one, one.refund_ref)
+            return Seen(worker.gateway.retrieve(one, one.refund_ref), None)
         except NoSuchRefund:
             log.warning("refund_not_found", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key)
-    return worker.gateway.find(one)
+    asked_at = one.asked_at or datetime.now(UTC)
+    listed = worker.gateway.list_refunds(one, one.payment_intent_ref)
+    whole = WholeList(listed, asked_at)
+    try:
+        return Seen(ours_of(listed, one.intent_id), whole)
+    except TwoRefunds:
+        return Seen(None, whole, two=True)
 
 
-def _record_found(worker: Worker, one: Look, refund: ProviderRefund) -> str:
+def _in_transaction(worker: Worker, one: Look, record: Callable[..., R], *what: object) -> R:
     with transaction(worker.engine, one.merchant_id) as db:
-        return record_found(db, one.merchant_id, one.intent_id, refund)
-
-
-def _record_absent(worker: Worker, one: Look, worker_id: int, window: int) -> Claimed | None:
-    with transaction(worker.engine, one.merchant_id) as db:
-        return record_absent(db, one.merchant_id, one.intent_id, worker_id, worker.verifier, window)
+        return record(db, one.merchant_id, one.intent_id, *what)
 
 
 def _record_failed_look(worker: Worker, one: Look, failure: LookFailed) -> str:
-    """Nothing is proven. A refused credential and two refunds of one intent are said aloud; the latter is a person's."""
+    """Nothing is proven. A refused credential is said aloud."""
     with transaction(worker.engine, one.merchant_id) as db:
-        if isinstance(failure, TwoRefunds):
-            case = lock_case_of_intent(db, one.merchant_id, one.intent_id)
-            intent = read_intent(db, one.merchant_id, one.intent_id, lock=True)
-            if intent is not None and intent["state"] in ("unknown", "pending"):
-                text = f"R-{intent['number']}: the provider shows two refunds of it"
-                raise_alarm(db, one.merchant_id, failure.code, one.intent_id, text)
-                give_to_person(db, case, intent, failure.code)
-            return failure.code
         if isinstance(failure, NoCredential) or failure.http_status in (401, 403):
             text = f"The provider cannot be asked: {failure.code}"
             raise_alarm(db, one.merchant_id, "look_refused", None, text)

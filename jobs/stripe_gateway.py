@@ -7,10 +7,11 @@ releases money.
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
 
 import stripe
 from pydantic import SecretStr
@@ -67,7 +68,7 @@ class NoSuchRefund(LookFailed):
 
 
 class TwoRefunds(LookFailed):
-    """The provider shows two refunds of one intent. A person has to look; nothing is adopted or sent."""
+    """The provider shows two refunds of one intent. People settle it; nothing is adopted or sent."""
 
 
 class NoCredential(LookFailed):
@@ -138,12 +139,7 @@ class StripeGateway:
         Raises LookFailed when the list could not be read to its end (which is no absence), and TwoRefunds when it holds
         more than one that stands.
         """
-        listed = self.list_refunds(look, look.payment_intent_ref)
-        ours = [refund for refund in listed if refund.intent_id == str(look.intent_id)]
-        standing = [refund for refund in ours if refund.status not in ("failed", "canceled")]
-        if len(standing) > 1:
-            raise TwoRefunds("two_refunds")
-        return next(iter(standing or ours), None)
+        return ours_of(self.list_refunds(look, look.payment_intent_ref), look.intent_id)
 
     def list_refunds(self, account: _Account, payment_intent_ref: str) -> list[ProviderRefund]:
         """Every refund of a payment, newest first, whoever made it. Raises LookFailed."""
@@ -257,6 +253,15 @@ class StripeGateway:
                 http_client=stripe.RequestsClient(timeout=self._timeout, session=session),
             )
         return client
+
+
+def ours_of(listed: Sequence[ProviderRefund], intent_id: UUID) -> ProviderRefund | None:
+    """The refund of a whole list that bears an intent's mark; None when none does. Raises TwoRefunds."""
+    ours = [refund for refund in listed if refund.intent_id == str(intent_id)]
+    standing = [refund for refund in ours if refund.status not in ("failed", "canceled")]
+    if len(standing) > 1:
+        raise TwoRefunds("two_refunds")
+    return next(iter(standing or ours), None)
 
 
 def _pages(client: stripe.StripeClient, payment_intent_ref: str) -> dict[str, ProviderRefund]:

@@ -182,10 +182,11 @@ def mark_unknown(db: Connection, case: LockedCase, intent: RowMapping, reason: s
 
 
 def give_to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> None:
-    """unknown or pending → needs_review. Nothing is released and nothing is sent again."""
+    """unknown or pending → needs_review. Nothing is released and nothing is sent again; the provider's list is asked for once,
+    as evidence for people."""
     move = (intent["state"], "needs_review")
     append(db, case, "intent.needs_review", "system", intent_id=intent["intent_id"], move=move, reason=reason)
-    run(db, "UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :m AND intent_id = :i",
+    run(db, "UPDATE outbox SET due_at = now() WHERE merchant_id = :m AND intent_id = :i",
         m=case.merchant_id, i=intent["intent_id"])  # fmt: skip
 
 

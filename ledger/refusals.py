@@ -83,6 +83,7 @@ _REFUSED: Final = {
     "amount_too_large": Situation("refused", "The amount is more than the provider takes.", _OURS, alarm="request_not_valid"),
     "amount_too_small": Situation("refused", "The amount is below what the provider takes.", _OURS, alarm="request_not_valid"),
     "parameter_not_accepted": Situation("refused", "The provider finds our request not valid.", _OURS, alarm="request_not_valid"),
+    "not_at_provider": Situation("refused", "Two people settled it: the provider has no such refund.", _NEW),
     "card_error": Situation("refused", "The card's bank does not take it.", _NEW),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ reservation stays, and the reconciler looks. Every function here locks the case,
 order lines, the capture and the cap day, in that order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
@@ -165,12 +165,19 @@ def _leave_unknown(db: Connection, case: LockedCase, intent: RowMapping, outcome
         give_to_person(db, case, _moved(intent, "unknown"), outcome.code)
 
 
-def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
+def apply_refund(
+    db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund, *, by_people: bool = False
+) -> str:
     """Brings a locked intent to what the provider shows for its refund; returns the state it is in afterwards.
 
     Also handles the two moves after payment: nothing new, and `succeeded` → `reversed` when the bank returned the money.
-    Raises nothing for a status it does not know: that is a person's, with an alarm.
+    Raises nothing for a status it does not know: that is a person's, with an alarm. What needs review stays there unless two
+    people settled it so (`by_people`); they may also have said that a refund without a mark of ours is this one.
     """
+    if intent["state"] == "needs_review" and not by_people:
+        return "needs_review"
+    if by_people and not refund.intent_id:
+        refund = replace(refund, intent_id=str(intent["intent_id"]))
     wrong = mismatch(intent, refund)
     if wrong:
         raise_alarm(
@@ -202,12 +209,16 @@ def apply_refund(db: Connection, case: LockedCase, intent: RowMapping, refund: P
 
 
 def mismatch(intent: RowMapping, refund: ProviderRefund) -> str:
-    """The first field in which the provider's refund is not what the intent asked for, or "" (S68)."""
+    """The first field in which the provider's refund is not what the intent asked for, or "" (S68).
+
+    Once its reference is known, a refund is ours by that: its mark can be taken off at the provider, but not be another's.
+    """
+    known = refund.refund_ref == intent["provider_refund_ref"]
     for field, ours, theirs in (
         ("amount", intent["amount_minor"], refund.amount_minor),
         ("currency", intent["currency"], refund.currency),
         ("charge", intent["charge_ref"], refund.charge_ref),
-        ("metadata", str(intent["intent_id"]), refund.intent_id),
+        ("metadata", str(intent["intent_id"]), refund.intent_id or (str(intent["intent_id"]) if known else "")),
     ):
         if ours != theirs:
             return field

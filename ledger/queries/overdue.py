@@ -32,7 +32,7 @@ class Overdue:
 # Who answers for a state: the worker for what it does by itself, people by role for the rest.
 OWNERS: Final = {
     "proposed": "returns desk", "approved": "worker", "held": "managers", "submitting": "worker", "unknown": "worker",
-    "pending": "worker", "needs_review": "managers",
+    "pending": "worker", "needs_review": "a manager with finance",
 }  # fmt: skip
 _INTENTS: Final = """
     SELECT i.case_id, i.intent_id, i.number, i.state, l.state AS waits_as,

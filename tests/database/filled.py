@@ -26,6 +26,9 @@ def fill(stack: Stack, world: World) -> None:
         _forms_of_payment(db, world)
         _of_a_run(db, world)
         _of_outside(db, world, intents["succeeded"])
+        settled = put.settle(db, intents["needs_review"], "succeeded")
+        run(db, "INSERT INTO settlement_results (merchant_id, settlement_id, result) VALUES (:m, :s, 'void')",
+            m=world.merchant_id, s=settled)  # fmt: skip
         run(
             db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason,"
             " asked_by) VALUES (:m, :id, 'GBP', :day, 1, 2, 'the sale', :who)",

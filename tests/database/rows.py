@@ -162,6 +162,47 @@ def say(
     run(db, f"INSERT INTO events ({names}) VALUES ({places})", **values)  # noqa: S608 - names of this function
 
 
+def settle(db: Connection, intent: Intent, outcome: str) -> UUID:
+    """A manager proposes, and finance confirms, that an intent under review ended so; on a list that supports it."""
+    keys: dict[str, Any] = {
+        "m": intent.merchant_id,
+        "i": intent.intent_id,
+        "l": uuid7(),
+        "s": uuid7(),
+        "digest": sha256(b"settled"),
+    }
+    people = {
+        row["role"]: row["staff_id"]
+        for row in rows(
+            db, "SELECT role, staff_id FROM memberships ms WHERE merchant_id = :m AND role IN ('manager', 'finance') AND NOT EXISTS"
+            " (SELECT 1 FROM approvals a WHERE a.merchant_id = :m AND a.intent_id = :i AND a.staff_id = ms.staff_id)",
+            m=intent.merchant_id, i=intent.intent_id,
+        )
+    }  # fmt: skip
+    run(
+        db, "INSERT INTO provider_lists (merchant_id, list_id, intent_id, asked_at, refunds, digest)"
+        " VALUES (:m, :l, :i, now(), 1, :digest)", m=keys["m"], l=keys["l"], i=keys["i"], digest=keys["digest"],
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO listed_refunds (merchant_id, list_id, refund_ref, status, amount_minor, currency, charge_ref, marked)"
+        " SELECT merchant_id, :l, :ref, :status, amount_minor, currency, charge_ref, intent_id::text FROM intents"
+        " WHERE merchant_id = :m AND intent_id = :i", m=keys["m"], i=keys["i"], l=keys["l"], ref=f"re_{intent.intent_id.hex}",
+        status=outcome,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO settlements (merchant_id, settlement_id, intent_id, n, list_id, outcome, refund_ref, note, proposed_by,"
+        " proposed_role, digest) VALUES (:m, :s, :i, 1, :l, :outcome, :ref, 'compared', :who, 'manager', :digest)",
+        outcome=outcome, ref=f"re_{intent.intent_id.hex}", who=people["manager"], **keys,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO settlement_decisions (merchant_id, settlement_id, digest, proposed_by, proposed_role, decided_by,"
+        " decided_role, confirmed) VALUES (:m, :s, :digest, :by, 'manager', :who, 'finance', true)",
+        m=keys["m"], s=keys["s"], digest=keys["digest"], by=people["manager"], who=people["finance"],
+    )  # fmt: skip
+    settlement_id: UUID = keys["s"]
+    return settlement_id
+
+
 def sign(db: Connection, intent: Intent, person: Person, seat: int = 1, **other: Any) -> None:
     """A person's approval of the intent."""
     now = datetime.now(UTC)

@@ -14,9 +14,10 @@ from tests.world import World, build_world
 JOURNALS = (
     "approvals", "attempt_results", "attempts", "cap_entries", "capture_facts", "conversations", "discrepancies",
     "discrepancy_acts", "dispute_rulings", "dispute_states", "entitlements", "events", "evidence", "external_allocations",
-    "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims",
-    "looks", "manual_settlements", "notes", "order_conflicts", "photos", "policies", "reconciliation_findings",
-    "recovered_refunds", "self_checks", "transfers", "void_approvals",
+    "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims", "listed_refunds", "looks",
+    "manual_settlements", "notes", "order_conflicts", "photos", "policies", "provider_lists", "reconciliation_findings",
+    "recovered_refunds", "self_checks", "settlement_decisions", "settlement_results", "settlements", "transfers",
+    "void_approvals",
 )  # fmt: skip
 VERBS = {"change": "UPDATE {0} SET {1} = {1}", "remove": "DELETE FROM {0}", "empty": "TRUNCATE {0} CASCADE"}
 

@@ -143,7 +143,7 @@ def _refusal(db: Connection, statement: str, **values: Any) -> str | None:
 POLICY = "42501"
 LOOKED_AT_FIRST = {
     "approvals", "cap_days", "cap_entries", "case_items", "disputes", "external_refunds", "intents", "manual_settlements",
-    "outbox", "transfers",
+    "outbox", "settlement_decisions", "settlements", "transfers",
 }  # fmt: skip
 
 
