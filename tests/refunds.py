@@ -178,6 +178,8 @@ def worker_at(stack: Stack, sandbox: SandboxClient, world: World, **options: Any
     gateway = StripeGateway(keys, sandbox.base_url, 1, READ_SECONDS)
     if "standing" not in options:
         options["standing"] = Standing(engine, *deployment_of(stack), state_folder())
+        # As at the start of a process: the mark is made before a test claims anything behind this worker's back.
+        options["standing"].good()
     with (
         Liveness(stack.worker_url) as liveness,
         Worker(engine, gateway, liveness, lives.verifier(), in_flight=8, **options) as worker,
