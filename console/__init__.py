@@ -25,6 +25,7 @@ DESKS: Final = (
     "by_hand",
     "caps",
     "brakes",
+    "reconciliation",
     "people",
     "sessions_page",
 )

@@ -59,6 +59,8 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "pause": frozenset({"desk", "manager", "finance", "admin"}),
     "start_again": frozenset({"manager", "finance"}),
     "close_alarm": frozenset({"manager", "finance"}),
+    "see_books": frozenset({"manager", "finance"}),
+    "keep_books": frozenset({"finance"}),
     "see_people": frozenset({"admin"}),
     "switch_people": frozenset({"admin"}),
     "own_session": _EVERYONE,

@@ -17,6 +17,7 @@ LINKS: Final = {
     "by_hand": "by_hand.index",
     "caps": "caps.index",
     "brakes": "brakes.index",
+    "reconciliation": "reconciliation.index",
     "people": "people.index",
     "counter": "counter.index",
     "goods_in": "goods_in.index",
