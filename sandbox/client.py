@@ -149,6 +149,10 @@ class SandboxClient:
         joined: dict[str, Any] = self._post("accounts", account=account, platform=platform or self.secret_key)
         return joined
 
+    def pay_out(self, account: str, amount: int, currency: str = "gbp") -> None:
+        """A connected account pays its balance out; what it then lacks it cannot give back."""
+        self._post("accounts/payout", account=account, amount=amount, currency=currency)
+
     def set_webhook(self, url: str, *secrets: str, account: str | None = None, connect: bool = False) -> dict[str, Any]:
         """Send an account's events to ``url``, signed with each secret."""
         wishes = {"account": account or self.secret_key, "url": url, "secrets": list(secrets), "connect": connect}

@@ -9,7 +9,8 @@ _PAID_BACK = "('pending', 'requires_action', 'succeeded')"
 
 def _refund(row: sqlite3.Row, metadata: dict[str, str]) -> dict[str, Any]:
     names = ("id", "amount", "currency", "status", "created", "idempotency_key", "origin", "failure_reason")
-    return {**{name: row[name] for name in names}, "metadata": metadata}
+    moved = row["reason"] != "expired_uncaptured_charge"
+    return {**{name: row[name] for name in names}, "metadata": metadata, "moved": moved}
 
 
 def _chosen(account: str | None, payment_intent: str | None) -> tuple[str, list[str]]:
@@ -43,7 +44,8 @@ def _payments(db: sqlite3.Connection, condition: str, values: list[Any]) -> list
 
 
 def _payment(row: sqlite3.Row, refunds: list[dict[str, Any]]) -> dict[str, Any]:
-    live = [one for one in refunds if one["status"] in ("pending", "requires_action", "succeeded")]
+    # A lapsed authorisation is written as a refund and moved no money.
+    live = [one for one in refunds if one["status"] in ("pending", "requires_action", "succeeded") and one["moved"]]
     return {
         "payment_intent": row["id"],
         "charge": row["charge"],
@@ -71,7 +73,8 @@ def totals(db: sqlite3.Connection, account: str | None, payment_intent: str | No
         f"select currency, sum(status in {_PAID_BACK}) as refunds,"  # noqa: S608
         f" sum(case when status in {_PAID_BACK} then amount else 0 end) as refunded,"
         f" sum(status not in {_PAID_BACK}) as came_to_nothing"
-        f" from refunds where payment_intent in (select id from payments where {condition}) group by currency",
+        " from refunds where coalesce(reason, '') <> 'expired_uncaptured_charge'"
+        f" and payment_intent in (select id from payments where {condition}) group by currency",
         values,
     ).fetchall()
     by_currency = {row["currency"]: dict(row) for row in back}

@@ -5,7 +5,7 @@ import re
 import sqlite3
 from typing import Any
 
-from sandbox import balance, disputes, render
+from sandbox import balance, disputes, refunds, render
 from sandbox.calls import Actor, Call, find
 from sandbox.errors import ProviderError, not_valid
 from sandbox.events import emit
@@ -52,10 +52,13 @@ CREATE: dict[str, Check] = (
         "confirmation_method": one_of("automatic", "manual"),
         "statement_descriptor": text,
         "statement_descriptor_suffix": text,
+        "application_fee_amount": whole,
+        "on_behalf_of": text,
+        "transfer_data": nested,
     }
 )
 CONFIRM = _CONFIRM
-CAPTURE: dict[str, Check] = EXPAND | {"amount_to_capture": whole, "metadata": metadata}
+CAPTURE: dict[str, Check] = EXPAND | {"amount_to_capture": whole, "final_capture": flag, "metadata": metadata}
 CANCEL: dict[str, Check] = EXPAND | {
     "cancellation_reason": one_of("duplicate", "fraudulent", "requested_by_customer", "abandoned")
 }
@@ -73,6 +76,7 @@ _CARDS: dict[str, tuple[str, str, str]] = {
     "pm_card_createDispute": ("visa", "0259", "dispute"),
     "pm_card_createDisputeInquiry": ("visa", "1976", "inquiry"),
 }
+AUTHORISATION_SECONDS = 7 * 24 * 3600
 MOST_MINOR = 99_999_999  # §6: eight digits
 _CURRENCY = re.compile(r"[a-z]{3}\Z")
 _FEE_FIXED_MINOR, _FEE_PER_MILLE = 30, 29
@@ -136,6 +140,8 @@ def create(db: sqlite3.Connection, call: Call) -> Body:
             "exp_month": 12,
             "exp_year": 2034,
             "metadata": json.dumps(merge({}, params.get("metadata", {}))),
+            "transfer_destination": (params.get("transfer_data") or {}).get("destination"),
+            "application_fee": params.get("application_fee_amount"),
             **{name: params.get(name) or None for name in _PARAMS_KEPT},
         },
     )
@@ -201,28 +207,68 @@ def _pay(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row) -> Body:
     return body
 
 
-def _take(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row, amount: int) -> sqlite3.Row:
+def _take(
+    db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row, amount: int, status: str = "succeeded"
+) -> sqlite3.Row:
+    """Money comes in; of a destination charge all but the platform's fee goes on to the seller."""
     fee = _FEE_FIXED_MINOR + amount * _FEE_PER_MILLE // 1000
     moved = balance.move(db, actor, "charge", amount, payment["currency"], payment["charge"], fee)
-    return _set(db, payment, status="succeeded", amount_captured=amount, balance_transaction=moved)
+    if payment["transfer_destination"]:
+        to_seller, seller = (
+            amount - (payment["application_fee"] or 0),
+            Actor(payment["transfer_destination"], actor.now),
+        )
+        balance.move(db, actor, "transfer", -to_seller, payment["currency"], payment["charge"])
+        balance.move(db, seller, "payment", to_seller, payment["currency"], payment["charge"])
+    so_far = payment["amount_captured"] + amount
+    return _set(db, payment, status=status, amount_captured=so_far, balance_transaction=moved)
 
 
 def capture(db: sqlite3.Connection, call: Call) -> Body:
-    """Take what was authorised, or part of it; the rest is let go (§2: the base of refunds is what was captured)."""
+    """Take what was authorised, or part of it; the rest is let go (§2: the base of refunds is what was captured).
+
+    With ``final_capture=false`` the rest stays held, and more may be captured.
+    """
     payment = _in_state(db, call, "capture", ("requires_capture",))
-    amount = call.params.get("amount_to_capture", payment["amount"])
-    if not 1 <= amount <= payment["amount"]:
+    left = payment["amount"] - payment["amount_captured"]
+    amount = call.params.get("amount_to_capture", left)
+    if not 1 <= amount <= left:
         raise ProviderError(
-            f"The requested capture amount must be between 1 and the authorized amount {payment['amount']}.",
-            code="amount_too_large" if amount > payment["amount"] else "parameter_invalid_integer",
+            f"The requested capture amount must be between 1 and the authorized amount {left}.",
+            code="amount_too_large" if amount > left else "parameter_invalid_integer",
             param="amount_to_capture",
         )
     changed = merge(json.loads(payment["metadata"]), call.params.get("metadata", {}))
-    payment = _take(db, call.actor, _set(db, payment, metadata=json.dumps(changed)), amount)
+    status = "requires_capture" if call.params.get("final_capture") is False and amount < left else "succeeded"
+    payment = _take(db, call.actor, _set(db, payment, metadata=json.dumps(changed)), amount, status)
     body = render.payment_intent(payment)
     emit(db, call.actor, "charge.captured", render.charge(payment))
-    emit(db, call.actor, "payment_intent.succeeded", body)
+    emit(
+        db,
+        call.actor,
+        "payment_intent.succeeded" if status == "succeeded" else "payment_intent.amount_capturable_updated",
+        body,
+    )
     return body
+
+
+def expire(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row) -> Body:
+    """The authorisation lapses by itself, seven days by default; Stripe then writes a refund that says so (§2)."""
+    payment = _set(db, payment, status="canceled", canceled_at=actor.now, cancellation_reason="automatic")
+    refunds.write_expired(db, actor, payment)
+    body = render.payment_intent(payment)
+    emit(db, actor, "charge.expired", render.charge(payment))
+    emit(db, actor, "payment_intent.canceled", body)
+    return body
+
+
+def expire_due(db: sqlite3.Connection, now: int) -> int:
+    """Let every authorisation lapse whose time has come; returns how many."""
+    held = "select * from payments where status = 'requires_capture' and charge_created <= ? limit 100"
+    due = db.execute(held, (now - AUTHORISATION_SECONDS,)).fetchall()
+    for row in due:
+        expire(db, Actor(row["account"], now, origin="stripe"), row)
+    return len(due)
 
 
 def cancel(db: sqlite3.Connection, call: Call) -> Body:

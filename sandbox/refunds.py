@@ -54,7 +54,7 @@ def refundable_amount(payment: sqlite3.Row, amount: int | None) -> int:
     if amount is not None and amount < 1:
         message = "This value must be greater than or equal to 1."
         raise ProviderError(message, code="parameter_invalid_integer", param="amount")
-    if payment["status"] != "succeeded":
+    if payment["status"] != "succeeded" and not payment["amount_captured"]:
         raise ProviderError(
             f"This uncaptured Charge was created by a PaymentIntent ({payment['id']}). You must cancel the "
             "PaymentIntent instead of refunding the Charge directly."
@@ -88,10 +88,62 @@ def create(db: sqlite3.Connection, call: Call) -> Body:
     if options.get("refuse_for_balance"):
         message = "Insufficient funds in your Stripe balance to refund this amount."
         raise ProviderError(message, message_code="insufficient_balance_for_refund")
-    for name, word in (("refund_application_fee", "application fee"), ("reverse_transfer", "transfer")):
-        if call.params.get(name):
-            raise ProviderError(f"Charge {payment['charge']} has no {word} to refund or reverse.", param=name)
+    _take_along(db, call, payment, amount)
     return make(db, call.actor, payment, amount, call.params, options)
+
+
+def _take_along(db: sqlite3.Connection, call: Call, payment: sqlite3.Row, amount: int) -> None:
+    """Reverse the transfer of a destination charge and give its fee back, in the share of the refund (§2, Connect)."""
+    reverse, fee_back = bool(call.params.get("reverse_transfer")), bool(call.params.get("refund_application_fee"))
+    destination, fee = payment["transfer_destination"], payment["application_fee"] or 0
+    for asked, there, name, word in (
+        (fee_back, fee, "refund_application_fee", "application fee"),
+        (reverse, destination, "reverse_transfer", "transfer"),
+    ):
+        if asked and not there:
+            raise ProviderError(f"Charge {payment['charge']} has no {word} to refund or reverse.", param=name)
+    if not (reverse or fee_back):
+        return
+    if fee_back and destination and not reverse:
+        raise ProviderError("Refunding the application fee of a destination charge requires reverse_transfer.")
+    partial = amount < payment["amount_captured"] - payment["amount_refunded"]
+    if partial and payment["status"] == "requires_capture":
+        raise ProviderError(
+            "Partial refunds of a payment that is still being captured take no transfer and no fee along."
+        )
+    share = amount * fee // payment["amount_captured"] if fee_back else 0
+    if reverse:
+        transferred = payment["amount_captured"] - fee
+        back = amount * transferred // payment["amount_captured"]
+        held = db.execute(
+            "select coalesce(sum(amount - fee), 0) as held from balance_transactions where account = ? and currency = ?",
+            (destination, payment["currency"]),
+        ).fetchone()["held"]
+        if held < back:
+            raise ProviderError(
+                f"The connected account {destination} does not have enough funds to reverse this transfer.",
+                code="balance_insufficient",
+            )
+        seller = Actor(destination, call.now)
+        balance.move(db, seller, "payment_refund", -back, payment["currency"], payment["charge"])
+        balance.move(db, call.actor, "transfer_refund", back, payment["currency"], payment["charge"])
+        db.execute(
+            "update payments set transfer_reversed = transfer_reversed + ? where seq = ?", (back, payment["seq"])
+        )
+    db.execute("update payments set fee_refunded = fee_refunded + ? where seq = ?", (share, payment["seq"]))
+
+
+def write_expired(db: sqlite3.Connection, actor: Actor, payment: sqlite3.Row) -> None:
+    """The refund Stripe writes for an authorisation that lapsed: no money moves."""
+    row = {
+        "account": actor.account, "id": new_id("re_3"), "payment_intent": payment["id"], "charge": payment["charge"],
+        "amount": payment["amount"] - payment["amount_captured"], "currency": payment["currency"], "created": actor.now,
+        "status": "succeeded", "reason": "expired_uncaptured_charge", "payment_method": payment["payment_method"],
+        "listed_at": actor.now, "origin": "stripe",
+    }  # fmt: skip
+    marks = ", ".join("?" * len(row))
+    statement = f"insert into refunds ({', '.join(row)}) values ({marks}) returning *"  # noqa: S608 - fixed names
+    emit(db, actor, "refund.created", render.refund(db.execute(statement, tuple(row.values())).fetchone()))
 
 
 def make(

@@ -106,7 +106,7 @@ def charge(row: Row) -> Body:
         "amount_refunded": row["amount_refunded"],
         "application": None,
         "application_fee": None,
-        "application_fee_amount": None,
+        "application_fee_amount": row["application_fee"],
         "balance_transaction": row["balance_transaction"],
         "billing_details": _billing(row),
         "calculated_statement_descriptor": "SANDBOX",
@@ -138,7 +138,7 @@ def charge(row: Row) -> Body:
         "statement_descriptor": None,
         "statement_descriptor_suffix": None,
         "status": "failed" if failure else "succeeded",
-        "transfer_data": None,
+        "transfer_data": {"destination": row["transfer_destination"]} if row["transfer_destination"] else None,
         "transfer_group": None,
     }
 
@@ -151,11 +151,11 @@ def payment_intent(row: Row) -> Body:
         "id": row["id"],
         "object": "payment_intent",
         "amount": row["amount"],
-        "amount_capturable": row["amount"] if holding else 0,
+        "amount_capturable": row["amount"] - row["amount_captured"] if holding else 0,
         "amount_details": {"tip": {}},
         "amount_received": row["amount_captured"],
         "application": None,
-        "application_fee_amount": None,
+        "application_fee_amount": row["application_fee"],
         "automatic_payment_methods": None,
         "canceled_at": row["canceled_at"],
         "cancellation_reason": row["cancellation_reason"],
@@ -185,7 +185,7 @@ def payment_intent(row: Row) -> Body:
         "statement_descriptor": None,
         "statement_descriptor_suffix": None,
         "status": row["status"],
-        "transfer_data": None,
+        "transfer_data": {"destination": row["transfer_destination"]} if row["transfer_destination"] else None,
         "transfer_group": None,
     }
 

@@ -17,7 +17,10 @@ create table if not exists payments (
     customer text, description text, receipt_email text, metadata text not null default '{}',
     charge_metadata text, charge_created integer, charge_failure text,
     canceled_at integer, cancellation_reason text, refund_behaviour text,
+    transfer_destination text, application_fee integer, transfer_reversed integer not null default 0,
+    fee_refunded integer not null default 0,
     check (amount_captured between 0 and amount), check (amount_refunded between 0 and amount_captured));
+create index if not exists payments_held on payments (charge_created) where status = 'requires_capture';
 create index if not exists payments_newest on payments (account, created, seq);
 
 create table if not exists refunds (

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from sandbox import disputes, refunds
+from sandbox import balance, disputes, payments, refunds
 from sandbox.calls import Actor
 from sandbox.errors import missing
 from sandbox.store import Store
@@ -34,6 +34,7 @@ class States:
             "POST clock": self.move_clock,
             "POST refunds": self.dashboard_refund,
             "POST refunds/status": self.change_refund,
+            "POST accounts/payout": self.take_funds,
             "POST disputes": self.open_dispute,
             "POST disputes/close": self.close_dispute,
         }
@@ -54,10 +55,22 @@ class States:
         """Make the refund changes whose time has come on the sandbox's clock; returns how many."""
         now = self._store.now()
         with self._store.read() as db:
-            if not db.execute("select 1 from refunds where next_at <= ? limit 1", (now,)).fetchone():
+            lapsed = "select 1 from payments where status = 'requires_capture' and charge_created <= ? limit 1"
+            if (
+                not db.execute("select 1 from refunds where next_at <= ? limit 1", (now,)).fetchone()
+                and not db.execute(lapsed, (now - payments.AUTHORISATION_SECONDS,)).fetchone()
+            ):
                 return 0
         with self._store.write() as db:
-            return refunds.apply_due(db, now)
+            return refunds.apply_due(db, now) + payments.expire_due(db, now)
+
+    def take_funds(self, wishes: Wishes) -> Any:
+        """``account``, ``currency``, ``amount``: a connected account pays out, so that it may lack the funds of a reversal."""
+        with self._store.write() as db:
+            actor = Actor(str(wishes.get("account", "")), self._store.now(), origin="stripe")
+            amount = whole(wishes, "amount", 1) or 0
+            currency = str(wishes.get("currency", "gbp"))
+            return {"moved": balance.move(db, actor, "payout", -amount, currency, actor.account)}
 
     def dashboard_refund(self, wishes: Wishes) -> Any:
         """A refund made by a person: no metadata, no key. ``amount`` (minor units) absent: the whole remainder."""

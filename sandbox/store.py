@@ -32,6 +32,15 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+_LATER_COLUMNS = (
+    ("requests", "trace text"),
+    ("payments", "transfer_destination text"),
+    ("payments", "application_fee integer"),
+    ("payments", "transfer_reversed integer not null default 0"),
+    ("payments", "fee_refunded integer not null default 0"),
+)
+
+
 class SandboxBusyError(Exception):
     """Another sandbox already runs on this file. Stop it, or give this one another --db."""
 
@@ -47,8 +56,9 @@ class Store:
         self._writer = self._connect()
         self._writer.executescript(TABLES)
         # A file of an earlier version lacks what its journal has come to keep.
-        with suppress(sqlite3.OperationalError):
-            self._writer.execute("alter table requests add column trace text")
+        for table, column in _LATER_COLUMNS:
+            with suppress(sqlite3.OperationalError):
+                self._writer.execute(f"alter table {table} add column {column}")
         self.settings = dict(DEFAULTS)
         for name, value in self._writer.execute("select name, value from settings"):
             self.settings[name] = json.loads(value)
