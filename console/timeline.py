@@ -27,6 +27,8 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "intent.failed": ("cross", "{refund} refused by the provider: {why}"),
     "intent.reversed": ("uturn", "{refund} came back: {why}"),
     "intent.needs_review": ("person", "{refund} needs a person: {why}"),
+    "capture.taken": ("paid", "The payment was captured at the provider: {taken} taken"),
+    "capture.not_taken": ("minus", "The payment was let go at the provider: {taken} taken"),
     "settlement.recorded": ("gift", "{refund} recorded as paid back by hand"),
     "settlement.not_done": ("gift", "{refund} could not be paid back by hand"),
     "settlement.proposed": ("person", "How {refund} ended was proposed"),
@@ -39,6 +41,7 @@ WHY: Final = {
     "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
     "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
     "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
+    "captured_elsewhere": "its payment was captured at the provider", "payment_released": "its payment was let go at the provider",
     "not_done_by_hand": "it could not be paid back by hand", "multicapture": "more of its payment may still be captured",
     "not_supported": "the provider's list no longer supports it",
     "not_at_provider": "the provider has no such refund", "keeps_failing": "never clearly answered",
@@ -67,6 +70,7 @@ def event_text(event: Event) -> str:
         amount=_amount(event.body),
         refund=words.refund_reference(event.intent_number) if event.intent_number else "A refund",
         why=why(event.reason),
+        taken=_taken(event.body),
     )
 
 
@@ -76,6 +80,13 @@ def timeline(events: list[Event]) -> list[dict[str, Any]]:
         {"icon": _KINDS.get(event.kind, ("info", ""))[0], "what": event_text(event), "by": event.by, "at": event.at}
         for event in events
     ]
+
+
+def _taken(body: dict[str, Any]) -> str:
+    """What a read of the payment showed as taken."""
+    if not body.get("currency") or body.get("amount_minor", "0") == "0":
+        return "nothing was"
+    return f"{_amount(body)} of it was"
 
 
 def _amount(body: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ Read in this order:
     reconciler      look at the provider for what is not known; prove absence or adopt
     daily_cap       send on its way what the cap held
     by_hand         settle what people paid back by hand
+    holds           payments that were authorised and not taken: read again
     inbox           webhooks are hints: read the payment, or the dispute, again
     outside         what others do at the provider: the account's lists of refunds and disputes (account_lists), read again
     dispute_freshness  nothing is sent on an account whose disputes were not read a moment ago

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.account_lists import NEWS
+from jobs.holds import read_if_told
 from jobs.logs import log
 from jobs.stripe_gateway import NO_PAYMENT_REF, UNREADABLE_LIST, Account, LookFailed
 from jobs.worker import BUSY, Counts, Worker, sqlstate
@@ -46,7 +47,9 @@ class Hints:
     @property
     def provider(self) -> Account:
         """Whose key is used to ask."""
-        return Account(self.account["account"], self.account["credential"], self.account["livemode"])
+        return Account(
+            self.account["account"], self.account["credential"], self.account["livemode"], self.account["expected_account"]
+        )  # fmt: skip
 
 
 # Reads at the provider what hints are about, and records it; returns the hints this answers and how many rows moved. Raises
@@ -62,7 +65,9 @@ _WAITING: Final = """
     WHERE e.merchant_id = :m AND e.done_at IS NULL ORDER BY e.received_at LIMIT :most
 """
 _ACCOUNT: Final = """
-    SELECT a.account_ref AS account, a.credential, a.livemode, a.provider_account_id FROM captures c
+    SELECT a.account_ref AS account, a.credential, a.livemode, a.provider_account_id,
+        coalesce(a.expected_account_ref, '') AS expected_account
+    FROM captures c
     JOIN provider_accounts a ON a.merchant_id = c.merchant_id AND a.provider_account_id = c.provider_account_id
     WHERE c.merchant_id = :m AND c.payment_intent_ref = :payment LIMIT 1
 """
@@ -131,9 +136,14 @@ def _read(worker: Worker, hints: Hints, reader: Reader, counts: Counts) -> bool:
 
 
 def read_payment(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:
-    """Every refund of the payment: ours are brought to what the provider shows, others are recorded (see `Reader`)."""
+    """Every refund of the payment: ours are brought to what the provider shows, others are recorded (see `Reader`).
+
+    A payment that holds money which was not taken is read itself first, and one that hints of its own tell of.
+    """
+    kinds = [event["kind"] for event in hints.events]
+    facts = read_if_told(worker, hints.merchant_id, hints.provider, hints.about, kinds)
     listed = worker.gateway.list_refunds(hints.provider, hints.about)
-    moved = sum(worker.patiently(_apply_one, worker, hints, refund) for refund in listed)
+    moved = facts + sum(worker.patiently(_apply_one, worker, hints, refund) for refund in listed)
     return _answered(hints.events, listed), moved
 
 
@@ -155,6 +165,7 @@ READERS: Final[dict[str, Reader]] = {
     "charge.dispute.": read_dispute,
     "charge.": read_payment,
     "payment_intent.": read_payment,
+    "onceback.reread": read_payment,
 }
 
 

@@ -138,13 +138,17 @@ class Seen:
 
 
 def _ask(worker: Worker, one: Look) -> Seen:
-    """By its id where that is known; else, or when it is not there any more, and always for people, by the whole list."""
-    if one.refund_ref is not None and one.state != "needs_review":
+    """By its id where that is known (a cancel: by its payment); else, or when it is not there any more, and always for people, by the whole list."""
+    if one.refund_ref is not None and one.state != "needs_review" and one.act != "cancel_payment":
         try:
             return Seen(worker.gateway.retrieve(one, one.refund_ref), None)
         except NoSuchRefund:
             log.warning("refund_not_found", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key)
     asked_at = one.asked_at or datetime.now(UTC)
+    if one.act == "cancel_payment":
+        # What became of a cancel is the state of its payment; people see that as the one row of the list.
+        found = worker.gateway.find(one)
+        return Seen(found, WholeList([found] if found else [], asked_at))
     listed = worker.gateway.list_refunds(one, one.payment_intent_ref)
     whole = WholeList(listed, asked_at)
     try:

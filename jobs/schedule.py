@@ -17,7 +17,7 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import books, by_hand, daily_cap, inbox, metrics, outside, overdue, reconciler, self_check, submitter
+from jobs import books, by_hand, daily_cap, holds, inbox, metrics, outside, overdue, reconciler, self_check, submitter
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.brakes import brakes_on
@@ -56,6 +56,7 @@ PERIODIC: Final = (
     Periodic(
         "outside", outside.run_once, 5, "each account's lists have their own times; what waits for room is placed soon"
     ),
+    Periodic("holds", holds.run_once, 60, "an authorisation lapses after days; a minute later it is known"),
     Periodic("daily_cap", daily_cap.run_once, 5, "a raise or a new business day shows at the caps desk at once"),
     Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
     Periodic(

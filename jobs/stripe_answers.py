@@ -14,10 +14,13 @@ import stripe
 import urllib3
 
 from jobs.stripe_amounts import from_provider
+from ledger.captures import ProviderPayment
 from ledger.disputes import ProviderDispute
 from ledger.refusals import refusal_code
 from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
 
+# What the provider writes as a refund's reason when an authorisation ended by itself (STRIPE.md §1): no money moved.
+LAPSED: Final = "expired_uncaptured_charge"
 REFUND_REF: Final = re.compile(r"(re|pyr)_[A-Za-z0-9_]{1,70}")
 DISPUTE_REF: Final = re.compile(r"(dp|du|pdp)_[A-Za-z0-9_]{1,70}")
 # Waits before the same key is sent again, doubled per attempt and spread, for the provider publishes no Retry-After:
@@ -65,6 +68,7 @@ def read_refund(answer: Any) -> ProviderRefund:
         deployment_id=_mark(metadata, "onceback_deployment"),
         merchant_id=_mark(metadata, "onceback_merchant"),
         created_at=_instant(body.get("created")),
+        lapsed=body.get("reason") == LAPSED,
     )
 
 
@@ -100,6 +104,38 @@ def _mark(metadata: Any, name: str) -> str:
 def _instant(value: Any) -> datetime | None:
     """A time in Unix seconds; None for what is none. It is shown, and nothing is decided by it."""
     return datetime.fromtimestamp(value, UTC) if type(value) is int and 0 <= value < 1 << 33 else None
+
+
+def read_payment(answer: Any) -> ProviderPayment:
+    """A payment intent as ours. Raises Unreadable unless its amounts are there and of their kind."""
+    body = answer.to_dict() if isinstance(answer, stripe.StripeObject) else answer
+    if not isinstance(body, Mapping) or body.get("object") != "payment_intent":
+        raise Unreadable("the answer is no payment")
+    currency, amounts = body.get("currency"), [body.get(f"amount{part}") for part in ("", "_received", "_capturable")]
+    if not isinstance(currency, str) or any(type(amount) is not int or amount < 0 for amount in amounts):
+        raise Unreadable("the payment has no amounts and currency")
+    whole, received, capturable = (_minor(amount, currency) for amount in amounts)
+    return ProviderPayment(
+        payment_intent_ref=_id(body.get("id")), charge_ref=_id(body.get("latest_charge")),
+        status=_text(body.get("status"), 40), amount_minor=whole, received_minor=received, capturable_minor=capturable,
+        currency=currency.upper()[:3],
+    )  # fmt: skip
+
+
+def _minor(amount: Any, currency: str) -> int:
+    """The provider's units as ours; 0 is 0, and what is no whole number of ours is unreadable."""
+    minor = from_provider(amount, currency.upper())
+    if amount and not minor:
+        raise Unreadable("an amount is no whole number of minor units")
+    return minor
+
+
+def payment_in_error(error: stripe.StripeError) -> ProviderPayment | None:
+    """The payment that an error of the provider carries, if it can be read (STRIPE.md §2, void)."""
+    try:
+        return read_payment(_error_body(error).get("payment_intent"))
+    except Unreadable:
+        return None
 
 
 def _id(value: Any) -> str:

@@ -19,22 +19,28 @@ from pydantic import SecretStr
 from jobs.stripe_account_pages import AccountPage, account_disputes_page, account_refunds_page
 from jobs.stripe_amounts import NotSendable, to_provider
 from jobs.stripe_answers import (
+    BUSY_SECONDS,
     CREDENTIAL_SECONDS,
     DISPUTE_REF,
     REFUND_REF,
     Unreadable,
+    backoff,
     failed_call,
+    payment_in_error,
     read_dispute,
+    read_payment,
     read_refund,
 )
+from jobs.stripe_cancels import as_refund, judged
 from jobs.stripe_lists import Page, movements_of, movements_page, refunds_page, shown_refund
 from jobs.stripe_session import ProviderSession
+from ledger.captures import ProviderPayment
 from ledger.database import forbid_open_transaction
 from ledger.disputes import ProviderDispute
 from ledger.outbox import SEND_MARGIN_SECONDS
 from ledger.reconciliation import Look
 from ledger.reconciliation_compare import Movement, ShownRefund
-from ledger.settlement import Confirmed, NotAccepted, Outcome, ProviderRefund, Unknown, mismatch
+from ledger.settlement import Confirmed, NotAccepted, Outcome, ProviderRefund, Refused, Unknown, mismatch
 
 R = TypeVar("R")
 
@@ -88,11 +94,15 @@ class _Account(Protocol):
 
 @dataclass(frozen=True)
 class Account:
-    """A merchant's account at the provider: `credential` names the key, `account` is "" or a connected account."""
+    """A merchant's account at the provider: `credential` names the key, `account` is "" or a connected account.
+
+    `expected_account` is the account that the key itself was set up for, "" when that was not said.
+    """
 
     account: str
     credential: str
     livemode: bool
+    expected_account: str = ""
 
 
 class StripeGateway:
@@ -115,9 +125,12 @@ class StripeGateway:
     def refund(self, request: Mapping[str, Any], key: str, attempt_no: int = 1) -> Outcome:
         """Sends the frozen request of an approved intent under its key; `attempt_no` only lengthens waits.
 
-        Never raises for what the network or the provider does. Raises NetworkInsideTransaction.
+        A request to cancel is sent after one more read of the payment. Never raises for what the network or the provider
+        does. Raises NetworkInsideTransaction.
         """
         forbid_open_transaction()
+        if request.get("act") == "cancel_payment":
+            return self._cancel(request, key, attempt_no)
         try:
             params = create_params(request)
             client = self._client(Account(request["account"], request["credential"], request["livemode"]))
@@ -133,12 +146,48 @@ class StripeGateway:
         except _UNREADABLE as error:
             return Unknown("unreadable_answer", type(error).__name__)
 
+    def _cancel(self, request: Mapping[str, Any], key: str, attempt_no: int) -> Outcome:
+        account = Account(request["account"], request["credential"], request["livemode"])
+        try:
+            before = judged(request, self.payment(account, request["payment_intent"]))
+            client = self._client(account)
+        except LookFailed as failure:
+            return _not_read(failure, attempt_no)
+        if before is not None:
+            return before
+        try:
+            answer = client.v1.payment_intents.cancel(
+                request["payment_intent"],
+                {"cancellation_reason": "requested_by_customer"},
+                {"idempotency_key": key, "max_network_retries": 0},
+            )
+            response = answer.last_response
+            if response is None or not 200 <= response.code < 300:
+                raise Unreadable("a payment under a status that is no success")
+            done = judged(request, read_payment(answer), response.code, (response.request_id or "")[:80])
+        except stripe.StripeError as error:
+            return _cancel_refused(request, error, attempt_no)
+        except _UNREADABLE as error:
+            return Unknown("unreadable_answer", type(error).__name__)
+        return done or Unknown("unreadable_answer", "the payment is not canceled")
+
+    def payment(self, account: _Account, payment_intent_ref: str) -> ProviderPayment:
+        """A payment as it stands now: held, taken in whole or in part, or canceled. Raises LookFailed."""
+        if not _PAYMENT_REF.fullmatch(payment_intent_ref):
+            raise LookFailed(NO_PAYMENT_REF)
+        found = self._read(account, lambda client: read_payment(client.v1.payment_intents.retrieve(payment_intent_ref)))
+        if found.payment_intent_ref != payment_intent_ref:
+            raise LookFailed(UNREADABLE_LIST)
+        return found
+
     def find(self, look: Look) -> ProviderRefund | None:
         """Our refund in the provider's whole list of the payment, by our id in its metadata; None when it is not there.
 
         Raises LookFailed when the list could not be read to its end (which is no absence), and TwoRefunds when it holds
-        more than one that stands.
+        more than one that stands. A cancel is found by the state of its payment.
         """
+        if look.act == "cancel_payment":
+            return as_refund(self.payment(look, look.payment_intent_ref), str(look.intent_id))
         return ours_of(self.list_refunds(look, look.payment_intent_ref), look.intent_id)
 
     def list_refunds(self, account: _Account, payment_intent_ref: str) -> list[ProviderRefund]:
@@ -318,6 +367,27 @@ def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
             refund_ref=refund.refund_ref, refund_status=refund.status,
         )  # fmt: skip
     return Confirmed(refund, status, request_ref)
+
+
+def _not_read(failure: LookFailed, attempt_no: int) -> Outcome:
+    """The payment could not be read before its cancel: nothing was sent."""
+    if isinstance(failure, NoCredential) or failure.http_status in (401, 403):
+        return NotAccepted(failure.code, str(failure), CREDENTIAL_SECONDS, failure.http_status, stops_merchant=True)
+    if failure.http_status == 404:
+        return Refused("resource_missing", "no such payment", 404)
+    if failure.code == NO_PAYMENT_REF:
+        return Unknown("not_sendable", "the payment's reference is none of the provider's", needs_person=True)
+    return NotAccepted("not_sent", "the payment could not be read first", backoff(BUSY_SECONDS, attempt_no))
+
+
+def _cancel_refused(request: Mapping[str, Any], error: stripe.StripeError, attempt_no: int) -> Outcome:
+    """A refused cancel; the payment that comes with the refusal says more than its code (STRIPE.md §2, void)."""
+    outcome = failed_call(error, attempt_no)
+    if isinstance(outcome, Refused) and outcome.code == "payment_intent_unexpected_state":
+        payment = payment_in_error(error)
+        found = judged(request, payment, outcome.http_status, outcome.request_ref) if payment else None
+        return found or outcome
+    return outcome
 
 
 def _look_failed(error: stripe.StripeError) -> LookFailed:

@@ -31,7 +31,7 @@ def order_minor_of(capture: CaptureFacts, currency: str) -> int | None:
     """The part of an order in `currency` that a capture paid; None when the shop must still say it."""
     if capture.order_minor is not None:
         return capture.order_minor
-    return capture.captured_minor if capture.currency == currency else None
+    return capture.captured_minor + capture.held_minor if capture.currency == currency else None
 
 
 def check_tax(

@@ -97,7 +97,8 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
 _REPLACED: Final = """
     SELECT intent_id FROM intents WHERE merchant_id = :m AND case_id = :c AND capture_id = :capture
         AND (state IN ('failed', 'reversed')
-            OR (state = 'withdrawn' AND state_reason IN ('refunded_outside', 'disputed', 'dispute_over')))
+            OR (state = 'withdrawn' AND state_reason IN ('refunded_outside', 'disputed', 'dispute_over', 'captured_elsewhere',
+                'payment_released')))
     ORDER BY number DESC LIMIT 1
 """
 

@@ -67,7 +67,7 @@ Ref = Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)]
 Minor = Annotated[int, Field(ge=0, le=MAX_MINOR)]
 SignedMinor = Annotated[int, Field(ge=-MAX_MINOR, le=MAX_MINOR)]
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit"]
+Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash"]
 LineKind = Literal["goods", "shipping", "fee"]
 DiscountMethod = Literal["explicit@1", "value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"]
 
@@ -166,6 +166,10 @@ class CaptureFacts(_Facts):
 
     `order_minor` may be left out when both currencies are the same. `step_minor` is the smallest step the provider
     refunds in. The provider's references may be unknown at import; without one the capture cannot be paid back there.
+
+    Money that was authorised and not taken yet has `status` "authorised": `authorised_minor` is what the provider holds in
+    all, `captured_minor` what was taken of it so far (usually 0), and `order_minor` counts against what was authorised.
+    A capture that is final needs no `status`; what was authorised above it was let go and is no part of the order.
     """
 
     capture_ref: Ref
@@ -173,11 +177,31 @@ class CaptureFacts(_Facts):
     currency: Currency
     captured_minor: Minor
     order_minor: Minor | None = None
+    status: Literal["authorised", "captured"] | None = None
+    authorised_minor: Minor | None = None
     step_minor: Literal[1, 10, 100] = 1
     captured_at: Instant
     payment_intent_ref: Ref | None = None
     charge_ref: Ref | None = None
     destination: Destination | None = None
+
+    @property
+    def held_minor(self) -> int:
+        """What the provider holds and has not taken, in the capture's currency."""
+        return (self.authorised_minor or 0) - self.captured_minor if self.status == "authorised" else 0
+
+    @model_validator(mode="after")
+    def _held(self) -> Self:
+        if self.authorised_minor is not None and self.authorised_minor < self.captured_minor:
+            raise FieldError("authorised_minor", "is less than what was captured of it")
+        if self.status == "authorised":
+            if not self.authorised_minor or self.authorised_minor == self.captured_minor:
+                raise FieldError(
+                    "authorised_minor", "say how much is held; a capture of all of it is not authorised only"
+                )
+            if self.payment_intent_ref is None or self.charge_ref is None:
+                raise FieldError("charge_ref", "an authorised payment needs the provider's references")
+        return self
 
 
 class OrderFacts(_Facts):
@@ -213,7 +237,8 @@ class OrderFacts(_Facts):
                 raise FieldError(f"order_discounts[{index}].applies_to", "names a line the order does not have")
         for index, capture in enumerate(self.captures):
             same = capture.currency == self.currency
-            if same and capture.order_minor is not None and capture.order_minor > capture.captured_minor:
+            whole = capture.captured_minor + capture.held_minor
+            if same and capture.order_minor is not None and capture.order_minor > whole:
                 raise FieldError(f"captures[{index}].order_minor", "is more than captured_minor in the same currency")
         stated = sum(abs(line.quantity * line.unit_price_minor) + abs(line.gross_minor or 0) for line in self.lines)
         if stated + sum(capture.captured_minor + (capture.order_minor or 0) for capture in self.captures) > MAX_SAFE:

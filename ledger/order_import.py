@@ -30,7 +30,7 @@ _TYPES: Final = {
     "merchant_id": "uuid", "order_id": "uuid", "line_id": "uuid", "capture_id": "uuid", "customer_id": "uuid",
     "provider_account_id": "uuid", "exponent": "int", "position": "int", "quantity": "int", "step_minor": "int",
     "blocked": "boolean", "discrepancies": "text[]", "facts_digest": "bytea", "allocation_digest": "bytea",
-    "placed_at": "timestamptz", "captured_at": "timestamptz",
+    "placed_at": "timestamptz", "captured_at": "timestamptz", "next_read_at": "timestamptz",
 }  # fmt: skip
 # Canonical JSON stays the text it is; the cast reads it once, in the database.
 _JSON: Final = ("facts", "allocation")

@@ -5,7 +5,9 @@ blocked until a person decides: `import_changed`.
 """
 
 import hashlib
+import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -20,6 +22,8 @@ from ledger.ids import uuid7
 from ledger.order_facts import CaptureFacts, OrderFacts
 
 IMPORT_CHANGED: Final = "import_changed"
+# An uncaptured card authorisation lapses by itself after seven days (STRIPE.md §2): then it is read at the latest.
+LAPSES_AFTER: Final = timedelta(days=7, hours=1)
 
 
 class NoProviderAccount(LedgerError):
@@ -103,7 +107,8 @@ def _capture_row(
         "destination_last4": (destination.last4 if destination else None) or "",
         "currency": capture.currency, "captured_minor": capture.captured_minor,
         "order_minor": order_minor_of(capture, facts.currency) or 0, "step_minor": capture.step_minor,
-        "captured_at": capture.captured_at, "available_minor": capture.captured_minor,
+        "captured_at": capture.captured_at, "available_minor": capture.captured_minor, "held_minor": capture.held_minor,
+        "next_read_at": capture.captured_at + LAPSES_AFTER if capture.held_minor else None,
     }  # fmt: skip
 
 
@@ -125,7 +130,7 @@ LINE_COLUMNS: Final = (
 CAPTURE_COLUMNS: Final = (
     "merchant_id", "capture_id", "order_id", "position", "capture_ref", "tender", "provider_account_id",
     "payment_intent_ref", "charge_ref", "destination_kind", "destination_brand", "destination_last4", "currency",
-    "captured_minor", "order_minor", "step_minor", "captured_at", "available_minor",
+    "captured_minor", "order_minor", "step_minor", "captured_at", "available_minor", "held_minor", "next_read_at",
 )  # fmt: skip
 _INSERT_ORDER: Final = _insert("orders", ORDER_COLUMNS) + " ON CONFLICT (merchant_id, external_ref) DO NOTHING"
 _INSERT_LINE: Final = _insert("order_lines", LINE_COLUMNS)
@@ -157,6 +162,8 @@ def settle_repeat(db: Connection, merchant_id: UUID, there: RowMapping, order: d
     """The reference is taken: unchanged, or a conflict that blocks the order. The order row is locked by the caller."""
     if bytes(there["facts_digest"]) == order["facts_digest"]:
         return Stored(there["order_id"], "unchanged", tuple(there["discrepancies"]))
+    if _went_on(db, merchant_id, there["order_id"], order["facts"]):
+        return Stored(there["order_id"], "unchanged", tuple(there["discrepancies"]))
     run(
         db, "INSERT INTO order_conflicts (merchant_id, conflict_id, order_id, facts, facts_digest) VALUES (:m, :id, :o,"
         " CAST(:facts AS jsonb), :digest) ON CONFLICT DO NOTHING", m=merchant_id, id=uuid7(), o=there["order_id"],
@@ -166,6 +173,34 @@ def settle_repeat(db: Connection, merchant_id: UUID, there: RowMapping, order: d
     run(db, "UPDATE orders SET blocked = true, discrepancies = :names WHERE merchant_id = :m AND order_id = :o",
         names=names, m=merchant_id, o=there["order_id"])  # fmt: skip
     return Stored(there["order_id"], "conflict", tuple(names))
+
+
+def _went_on(db: Connection, merchant_id: UUID, order_id: UUID, stated: str) -> bool:
+    """Whether all that differs is that authorised payments were captured or let go since: then they are read at the provider.
+
+    What was taken is what the provider says, so the shop's new figures only ask for that read.
+    """
+    kept = first(db, "SELECT facts FROM orders WHERE merchant_id = :m AND order_id = :o", m=merchant_id, o=order_id)
+    if kept is None:
+        return False
+    before, now = kept["facts"], json.loads(stated)
+    held = [one["capture_ref"] for one in before.get("captures", []) if one.get("status") == "authorised"]
+    if not held or _but_for(before, held) != _but_for(now, held):
+        return False
+    run(db, "UPDATE captures SET next_read_at = now() WHERE merchant_id = :m AND order_id = :o AND capture_ref = ANY(:refs)"
+        " AND held_minor + releasing_minor > 0", m=merchant_id, o=order_id, refs=held)  # fmt: skip
+    return True
+
+
+_MOVES: Final = ("status", "authorised_minor", "captured_minor", "order_minor", "captured_at")
+
+
+def _but_for(facts: dict[str, Any], held: list[str]) -> dict[str, Any]:
+    captures = [
+        {name: value for name, value in one.items() if one["capture_ref"] not in held or name not in _MOVES}
+        for one in facts.get("captures", [])
+    ]
+    return {**facts, "captures": captures}
 
 
 def provider_account(db: Connection, merchant_id: UUID) -> UUID:

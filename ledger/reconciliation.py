@@ -21,7 +21,7 @@ from ledger.outbox import KEY_SAFE_HOURS, Claimed, give_to_person, raise_alarm, 
 from ledger.provider_lists import CONSISTENCY_SECONDS, keep_list
 from ledger.review import carry_out, open_settlement
 from ledger.seals import SealVerifier
-from ledger.settlement import ProviderRefund, apply_refund
+from ledger.settlement import ProviderRefund, apply_refund, read_payment_again
 
 # Looks for an unknown outcome: soon, because most answers are there at once, then backing off so that an outage of the
 # provider is not met with a storm.
@@ -52,6 +52,10 @@ class Look:
     key: str = ""
     trace: str = ""
     asked_at: datetime | None = None
+    act: str = "refund"
+    charge_ref: str = ""
+    amount_minor: int = 0
+    expected_account: str = ""
 
 
 _TAKE: Final = """
@@ -65,7 +69,8 @@ _TAKE: Final = """
                 AND i2.state IN ('unknown', 'pending', 'needs_review')
             ORDER BY o2.due_at LIMIT :batch FOR UPDATE OF o2 SKIP LOCKED)
     RETURNING o.merchant_id, o.intent_id, i.state, i.provider_refund_ref AS refund_ref, a.account_ref AS account,
-        a.credential, a.livemode, i.payment_intent_ref, i.currency, i.provider_key AS key, o.trace, now() AS asked_at
+        a.credential, a.livemode, i.payment_intent_ref, i.currency, i.provider_key AS key, o.trace, now() AS asked_at,
+        i.act, i.charge_ref, i.amount_minor, coalesce(a.expected_account_ref, '') AS expected_account
 """
 
 
@@ -98,6 +103,8 @@ def record_found(
         keep_list(db, merchant_id, intent_id, whole.refunds, whole.asked_at)
     _write_look(db, intent, "ours", refund.refund_ref, refund.status, refund.pending_reason)
     state = apply_refund(db, case, intent, refund)
+    if state == "failed" and intent["act"] == "cancel_payment":
+        read_payment_again(db, intent, "look")
     if state == "needs_review" and whole is not None:
         _rest(db, merchant_id, intent_id)
     return state

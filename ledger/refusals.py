@@ -67,6 +67,14 @@ _REFUSED: Final = {
         "refused", "The payment is not in a state that allows this: somebody changed it at the provider.",
         f"The payment is read again now. {_NEW}", reread=True,
     ),
+    "captured_elsewhere": Situation(
+        "refused", "Somebody captured this payment at the provider meanwhile, so it is not canceled.",
+        "The payment is read again now, and a refund of what was taken is proposed in its place.", reread=True,
+    ),
+    "seller_underfunded": Situation(
+        "refused", "The seller's balance at the provider is too low to take the transfer back.",
+        f"The seller tops up the balance there, then it is approved anew. {_NEW}",
+    ),
     "resource_missing": Situation(
         "refused", "The provider has no such payment in this shop's account.",
         f"The account or the payment's reference is wrong. {_OURS}", alarm="no_such_payment",
@@ -96,6 +104,7 @@ _STOPPED: Final = {
         "api_key_expired": "The shop's credential at the provider has ended.",
         "platform_api_key_expired": "The platform's credential at the provider has ended.",
         "livemode_mismatch": "The shop's credential is of the other mode: test and live do not mix.",
+        "wrong_account": "The shop's credential opens another account than the one it was set up for.",
         "no_credential": "The worker holds no credential of this shop.",
         "credential_of_other_mode": "The worker's credential of this shop is of the other mode.",
     }.items()

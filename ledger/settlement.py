@@ -36,7 +36,9 @@ class ProviderRefund:
     """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank.
 
     `intent_id`, `deployment_id` and `merchant_id` are what its metadata names, "" when it carries no mark of ours; anybody at
-    the provider could have written it. `created_at` is the provider's time.
+    the provider could have written it. `created_at` is the provider's time. `lapsed`: the provider wrote it for an
+    authorisation that ended by itself, and no money moved. A payment that was only authorised and that we canceled is shown as
+    a refund too, under the payment's own id.
     """
 
     refund_ref: str
@@ -52,6 +54,7 @@ class ProviderRefund:
     deployment_id: str = ""
     merchant_id: str = ""
     created_at: datetime | None = None
+    lapsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,13 @@ def _follow_refusal(db: Connection, intent: RowMapping, attempt_no: int, outcome
         text = f"R-{intent['number']} was refused: {outcome.code}"
         raise_alarm(db, intent["merchant_id"], row.alarm, intent["intent_id"], text[:300])
     if row.reread:
-        run(db, _REREAD, m=intent["merchant_id"], ref=f"own_{intent['intent_id']}_{attempt_no}", charge=intent["charge_ref"],
-            payment=intent["payment_intent_ref"], digest=bytes(32))  # fmt: skip
+        read_payment_again(db, intent, str(attempt_no))
+
+
+def read_payment_again(db: Connection, intent: RowMapping, after: str) -> None:
+    """Asks the inbox to read the intent's payment at the provider, once for each `after` (an attempt, a look)."""
+    run(db, _REREAD, m=intent["merchant_id"], ref=f"own_{intent['intent_id']}_{after}", charge=intent["charge_ref"],
+        payment=intent["payment_intent_ref"], digest=bytes(32))  # fmt: skip
 
 
 def _moved(intent: RowMapping, state: str) -> RowMapping:
