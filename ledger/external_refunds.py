@@ -88,9 +88,9 @@ def record_external(
 ) -> str:
     """Writes a refund down that is not ours, once, and what follows: "new", "changed", "known", or "ours" (nothing is written).
 
-    One that came to nothing before it was ever seen is "known", and so is what the provider writes for a lapsed authorisation. Two who find the same one at once write one row, and one of
-    them moves its money. Locks the order of the charge and its cases first, then what `place` locks. The order of a
-    payment may be unknown yet: the row then waits for it.
+    One that came to nothing before it was ever seen is "known", and so is what the provider writes for a lapsed
+    authorisation. Two who find the same one at once write one row, and one of them moves its money. Locks the order of the
+    charge and its cases first, then what `place` locks. The order of a payment may be unknown yet: the row then waits for it.
     """
     kind, intent = whose(db, merchant_id, refund, verifier)
     if kind == "ours":

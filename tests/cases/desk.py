@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +47,7 @@ class Desk:
     worker: Worker
     hook_url: str
     _numbers: int = 0
+    _prices: dict[str, Sequence[int | tuple[int, int]]] = field(default_factory=dict)
 
     # The shop and its customers
 
@@ -65,12 +66,26 @@ class Desk:
         """An order over lines of `price` or `(price, quantity)`, paid at once in full unless `payments` say otherwise."""
         self._numbers += 1
         ref = f"S-{self._numbers}"
+        self._prices[ref] = prices
+        sale, status = self._import(ref, prices, currency, payments, facts)
+        assert status == "created"
+        return sale
+
+    def import_again(self, sale: Sale, payments: Sequence[Payment]) -> str:
+        """The shop states the same order once more with its payments as they are now; what became of it."""
+        return self._import(sale.ref, self._prices[sale.ref], sale.currency, payments, {})[1]
+
+    def _import(
+        self, ref: str, prices: Sequence[int | tuple[int, int]], currency: str, payments: Sequence[Payment] | None,
+        facts: dict[str, Any],
+    ) -> tuple[Sale, str]:  # fmt: skip
         priced = [price if isinstance(price, tuple) else (price, 1) for price in prices]
         total = sum(price * quantity for price, quantity in priced)
         taken = tuple(self.paid(total, currency=currency) if payments is None else payments)
         lines = [line(number, price, quantity) for number, (price, quantity) in enumerate(priced, 1)]
         captures = [
             {"capture_ref": f"c{number}", "tender": "card", "currency": currency, "captured_minor": one.captured_minor,
+             **({"status": "authorised", "authorised_minor": one.captured_minor + one.held_minor} if one.held_minor else {}),
              "captured_at": PLACED["placed_at"], "payment_intent_ref": one.payment_intent, "charge_ref": one.charge,
              "destination": {"kind": "card", "brand": "visa", "last4": "4242"}}
             for number, one in enumerate(taken, 1)
@@ -81,8 +96,7 @@ class Desk:
         )
         with transaction(self.stack.console, self.world.merchant_id) as db:
             stored = store_order(db, self.world.merchant_id, parse_order(json.dumps(body)))
-        assert stored.status == "created"
-        return Sale(ref, stored.order_id, currency, taken)
+        return Sale(ref, stored.order_id, currency, taken), stored.status
 
     def returned(self, sale: Sale, *lines: tuple[str, int], **changes: Any) -> UUID:
         """Ilse asks in the chat and everything she names arrives: the case."""
@@ -236,6 +250,30 @@ class Desk:
         )  # fmt: skip
         assert made["status"] == "requires_capture"
         return Payment(made["id"], made["latest_charge"], minor)
+
+    def held(self, minor: int, currency: str = "GBP") -> Payment:
+        """A payment that was authorised and not captured, and our side knows it."""
+        return replace(self.authorised(minor, currency), captured_minor=0, held_minor=minor)
+
+    def payment_there(self, payment: Payment) -> dict[str, Any]:
+        """The payment at the provider: status, captured."""
+        money = self.sandbox.money(payment.payment_intent)
+        return {"status": money["status"], "captured": money["captured"], "refunds": money["refund_count"]}
+
+    def holds(self, sale: Sale) -> tuple[int, int, int]:
+        """Held, being let go, let go of the sale's payments, as our database has it."""
+        (row,) = as_administrator(
+            self.stack, "SELECT sum(held_minor)::bigint AS a, sum(releasing_minor)::bigint AS b, sum(released_minor)::bigint AS c"
+            " FROM captures WHERE order_id = %s", sale.order_id,
+        )  # fmt: skip
+        return row["a"], row["b"], row["c"]
+
+    def acts(self, case_id: UUID) -> list[tuple[str, int, str]]:
+        """Each intent of a case, oldest first: act, amount, state."""
+        rows = as_administrator(
+            self.stack, "SELECT act, amount_minor, state FROM intents WHERE case_id = %s ORDER BY number", case_id
+        )
+        return [(row["act"], row["amount_minor"], row["state"]) for row in rows]
 
     def refunds_there(self, sale: Sale) -> list[dict[str, Any]]:
         """Every refund the provider has of a sale, oldest first, whoever made it and whatever became of it."""

@@ -6,11 +6,12 @@ from uuid import UUID
 
 @dataclass(frozen=True)
 class Payment:
-    """One payment at the provider, and what the shop says it took of it."""
+    """One payment at the provider, and what the shop says it took of it; `held_minor` was only authorised."""
 
     payment_intent: str
     charge: str
     captured_minor: int
+    held_minor: int = 0
 
 
 @dataclass(frozen=True)

@@ -41,15 +41,34 @@ ANSWERED = {
     "B075": ("test_a_refund_settles_whichever_event_tells_of_it_and_also_when_none_does",),
     "B076": ("test_a_failed_refund_is_not_taken_off_what_is_left_and_does_not_stand_in_the_way",),
     "B077": ("test_what_the_provider_refuses_leaves_nothing_behind_and_may_be_asked_for_again",),
-    "B079": ("test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is",),
-    "B080": ("test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_asked_for",),
-    "B081": ("test_the_part_of_a_hold_that_was_never_captured_is_no_refund_and_is_not_paid_back",),
-    "B082": ("test_a_cancelled_authorisation_is_an_order_without_money_and_never_a_refund",),
+    "B079": (
+        "test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is",
+        "test_a_part_of_an_uncaptured_payment_is_a_persons_with_words_what_to_do",
+        "test_what_the_shop_then_captured_less_leaves_nothing_to_pay_back",
+    ),
+    "B080": (
+        "test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_asked_for",
+        "test_a_payment_captured_elsewhere_before_the_approval_is_refunded_instead",
+        "test_a_payment_captured_between_approval_and_sending_is_not_canceled_and_is_refunded_after_a_new_approval",
+        "test_a_capture_that_slips_between_our_read_and_our_cancel_is_refused_by_name",
+    ),
+    "B081": (
+        "test_the_part_of_a_hold_that_was_never_captured_is_no_refund_and_is_not_paid_back",
+        "test_what_the_shop_then_captured_less_leaves_nothing_to_pay_back",
+    ),
+    "B082": (
+        "test_a_cancelled_authorisation_is_an_order_without_money_and_never_a_refund",
+        "test_a_payment_that_was_let_go_already_is_settled_without_a_call",
+    ),
     "B083": (
         "test_a_refund_larger_than_any_one_payment_is_split_and_no_penny_is_stranded",
         "test_a_split_refund_of_which_one_part_is_disputed_stays_open_for_that_part_alone",
     ),
-    "B084": ("test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_as_it_is",),
+    "B084": (
+        "test_an_authorisation_that_lapsed_tells_its_case_that_nothing_was_taken",
+        "test_a_lapse_that_no_hook_tells_of_is_found_by_the_worker",
+        "test_an_approved_cancel_of_a_lapsed_payment_is_done",
+    ),
     "B085": (
         "test_a_return_worth_more_than_was_captured_draws_what_is_there_and_is_a_managers",
         "test_a_return_worth_all_that_was_captured_is_paid_whole",
@@ -64,17 +83,12 @@ ANSWERED = {
     "B093": ("test_a_refund_found_before_its_order_is_known_waits_and_is_taken_off_when_the_order_comes",),
 }
 
-HOLDS = "authorisations are no part of an order yet: a capture is money taken, as the shop states it"
 # What of a case waits for a later version, and why. A case may stand in both lists.
 LEFT = {
     "B017": "more than a line's ceiling as goodwill is an allowance, which has no desk yet",
     "B070": "another way to pay (store credit, bank transfer) and the customer's message are not sent yet; a late failure"
     " that no hook tells of is found with reconciliation runs",
-    "B079": f"the offer to capture less instead: {HOLDS}",
-    "B080": f"the state is not read again before the call; a refused one is asked for again by a person: {HOLDS}",
-    "B081": f"the released part has no row: {HOLDS}",
-    "B082": f"an order has no cancelled state of its own: {HOLDS}",
-    "B084": f"the lapse is not known beforehand: {HOLDS}",
+    "B082": "an order has no status of its own in the console; its case says that nothing was taken",
     "B085": "the nightly check over all payments comes with reconciliation runs; P3 is held by the balances' CHECK",
     "B087": "queueing without a call is for providers that cannot refund an unsettled charge; this one takes it as pending",
 }

@@ -39,6 +39,11 @@ def test_part_of_an_authorisation_is_not_refunded_and_the_authorisation_is_left_
     money = desk.sandbox.money(held.payment_intent)
     assert (money["status"], money["amount"], money["captured"]) == (status, 110_00, 0)
     desk.ends(sale, refunds=0, refunded=0, left=110_00)
+    # The refusal has the payment read: what the shop called captured is held, or gone, and nothing of it is proposed in parts.
+    assert desk.hear()["moved"] > 0
+    assert desk.holds(sale) == ((0, 0, 110_00) if lapsed else (110_00, 0, 0))
+    assert desk.case(one.case_id) == ("needs_person", True)
+    desk.ends(sale, refunds=0, refunded=0, left=0)
 
 
 def test_a_payment_captured_in_the_dashboard_is_refunded_by_the_part_that_was_asked_for(desk: Desk) -> None:

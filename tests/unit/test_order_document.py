@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from ledger.order_document import MAX_DOCUMENT_BYTES, FactsRefused, order_facts, parse_order
+from ledger.order_facts import CaptureFacts
 from tests.engine import capture, document, line
 
 
@@ -121,3 +123,36 @@ def test_a_long_list_of_wrong_fields_is_cut_with_its_count() -> None:
         changed["lines"] = [line(n, 1, 0) for n in range(1, 60)]
 
     assert "39 more wrong fields" in refusal(spoil)
+
+
+def _held(**changes: Any) -> dict[str, Any]:
+    usual = {
+        "capture_ref": "c1", "tender": "card", "currency": "EUR", "captured_minor": 0, "authorised_minor": 5800,
+        "status": "authorised", "captured_at": "2026-04-20T18:02:11Z", "payment_intent_ref": "pi_1", "charge_ref": "ch_1",
+    }  # fmt: skip
+    return {name: value for name, value in (usual | changes).items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [({}, 5800), ({"captured_minor": 800}, 5000), ({"status": "captured", "captured_minor": 5000}, 0),
+     ({"status": None, "captured_minor": 5800}, 0)],
+)  # fmt: skip
+def test_what_a_payment_holds_is_what_was_authorised_and_not_taken(changes: dict[str, Any], held: int) -> None:
+    assert CaptureFacts.model_validate_json(json.dumps(_held(**changes))).held_minor == held
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"authorised_minor": None}, {"captured_minor": 5800}, {"captured_minor": 5801}, {"charge_ref": None}],
+    ids=["holds nothing", "all of it taken", "more taken than authorised", "no charge"],
+)
+def test_an_authorised_payment_says_how_much_is_held_and_where(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        CaptureFacts.model_validate_json(json.dumps(_held(**changes)))
+
+
+def test_facts_without_a_hold_are_stored_as_they_were_before_there_were_holds() -> None:
+    stated = _held(status=None, authorised_minor=None, captured_minor=5800)
+    facts = CaptureFacts.model_validate_json(json.dumps(stated))
+    assert set(facts.model_dump(mode="json", exclude_none=True)) == {*stated, "step_minor"}
