@@ -138,7 +138,10 @@ class Seen:
 
 
 def _ask(worker: Worker, one: Look) -> Seen:
-    """By its id where that is known (a cancel: by its payment); else, or when it is not there any more, and always for people, by the whole list."""
+    """By its id where that is known; else, or when it is not there any more, and always for people, by the whole list.
+
+    A cancel is looked for by the state of its payment.
+    """
     if one.refund_ref is not None and one.state != "needs_review" and one.act != "cancel_payment":
         try:
             return Seen(worker.gateway.retrieve(one, one.refund_ref), None)
