@@ -129,7 +129,7 @@ _CLAIMED: Final = """
         JOIN cases c ON c.merchant_id = a.merchant_id AND c.case_id = a.case_id
         WHERE a.merchant_id = :m AND c.order_id = :o) claimed
     JOIN order_lines l ON l.merchant_id = :m AND l.line_id = claimed.line_id
-    WHERE claimed.case_id <> :c GROUP BY claimed.case_id, claimed.line_id, l.quantity
+    WHERE claimed.case_id <> :c GROUP BY claimed.case_id, claimed.line_id, l.quantity HAVING sum(claimed.minor) <> 0
     ORDER BY claimed.case_id, claimed.line_id
 """
 
