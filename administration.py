@@ -84,14 +84,24 @@ def merchant_group() -> None:
 @click.option("--region", default="", help="Country whose rules its return window follows, such as DE.")
 @click.option("--credential", required=True, help="Name of its key in PROVIDER_KEYS of the workers.")
 @click.option("--account", default="", help="Connected account at the provider, when the key needs one.")
+@click.option(
+    "--charges", "charge_type", default="own", show_default=True, type=click.Choice(merchants.CHARGE_TYPES),
+    help="How its payments are made: on its own account, or through a platform.",
+)  # fmt: skip
+@click.option(
+    "--expect-account", default="", help="The account its key opens, acct_…; workers prove it before the first call."
+)
 @click.option("--live/--test", default=False, help="Whether its money is real.")
 @click.option("--cap", "caps", multiple=True, help="Daily cap, such as EUR=5000.00; once for each currency.")
 def add_merchant(
-    slug: str, name: str, zone: str, region: str, credential: str, account: str, live: bool, caps: tuple[str, ...]
-) -> None:
+    slug: str, name: str, zone: str, region: str, credential: str, account: str, charge_type: str, expect_account: str,
+    live: bool, caps: tuple[str, ...],
+) -> None:  # fmt: skip
     """Make a merchant with its provider account and daily caps."""
     limits = dict(_cap(text) for text in caps)
-    new = merchants.NewMerchant(slug, name, zone, region, credential, account, live, limits)
+    new = merchants.NewMerchant(
+        slug, name, zone, region, credential, account, live, limits, charge_type=charge_type, expected_account=expect_account
+    )  # fmt: skip
     with _transaction() as db:
         merchant_id = merchants.add_merchant(db, new)
     click.echo(f"{slug} is {merchant_id}. Without a cap in a currency nothing of it can be approved.")

@@ -8,7 +8,7 @@ releases money.
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
@@ -81,6 +81,10 @@ class NoCredential(LookFailed):
     """The worker has no key for this merchant's account, or a key of the other mode."""
 
 
+class WrongAccount(NoCredential):
+    """The key opens another account at the provider than the one this merchant was set up for."""
+
+
 class _Account(Protocol):
     """Whose key is used: an account of the merchant, a `Look`, or a frozen request's fields as `Account`."""
 
@@ -121,6 +125,7 @@ class StripeGateway:
         self._base_url = base_url
         self._timeout = (connect_seconds, read_seconds)
         self._own = threading.local()
+        self._proven: set[tuple[str, str, str]] = set()
 
     def refund(self, request: Mapping[str, Any], key: str, attempt_no: int = 1) -> Outcome:
         """Sends the frozen request of an approved intent under its key; `attempt_no` only lengthens waits.
@@ -133,21 +138,21 @@ class StripeGateway:
             return self._cancel(request, key, attempt_no)
         try:
             params = create_params(request)
-            client = self._client(Account(request["account"], request["credential"], request["livemode"]))
+            client = self._client(account_of(request))
         except NotSendable as error:
             return Unknown("not_sendable", str(error), needs_person=True)
-        except NoCredential as error:
-            return NotAccepted(error.code, str(error), CREDENTIAL_SECONDS, stops_merchant=True)
+        except LookFailed as failure:
+            return _not_read(failure, attempt_no)
         try:
             answer = client.v1.refunds.create(params, {"idempotency_key": key, "max_network_retries": 0})
             return _confirmed(request, answer)
         except stripe.StripeError as error:
-            return failed_call(error, attempt_no)
+            return _as_of_seller(request, failed_call(error, attempt_no))
         except _UNREADABLE as error:
             return Unknown("unreadable_answer", type(error).__name__)
 
     def _cancel(self, request: Mapping[str, Any], key: str, attempt_no: int) -> Outcome:
-        account = Account(request["account"], request["credential"], request["livemode"])
+        account = account_of(request)
         try:
             before = judged(request, self.payment(account, request["payment_intent"]))
             client = self._client(account)
@@ -301,7 +306,28 @@ class StripeGateway:
                 max_network_retries=0,
                 http_client=stripe.RequestsClient(timeout=self._timeout, session=session),
             )
+        self._prove(client, of)
         return client
+
+    def _prove(self, client: stripe.StripeClient, of: _Account) -> None:
+        """Before the first use in this process: the key opens the account that the merchant was set up for (S68).
+
+        Raises WrongAccount, NoCredential (the provider does not let the key ask), LookFailed (no answer: nothing is sent).
+        """
+        expected = of.account or getattr(of, "expected_account", "")
+        if not expected or (of.credential, of.account, expected) in self._proven:
+            return
+        try:
+            found = client.v1.accounts.retrieve_current().id
+        except stripe.StripeError as error:
+            if error.http_status in (401, 403, 404):
+                raise NoCredential(_look_failed(error).code, error.http_status) from error
+            raise _look_failed(error) from error
+        except _UNREADABLE as error:
+            raise LookFailed("unreadable_account") from error
+        if found != expected:
+            raise WrongAccount("wrong_account")
+        self._proven.add((of.credential, of.account, expected))
 
 
 def ours_of(listed: Sequence[ProviderRefund], intent_id: UUID) -> ProviderRefund | None:
@@ -342,11 +368,34 @@ def create_params(request: Mapping[str, Any]) -> stripe.params.RefundCreateParam
     """
     if not _CHARGE_REF.fullmatch(request["charge"]):
         raise NotSendable("the capture's charge reference is none of the provider's")
-    return {
+    params: stripe.params.RefundCreateParams = {
         "charge": request["charge"],
         "amount": to_provider(int(request["amount_minor"]), request["currency"]),
         "metadata": dict(request["metadata"]),
     }
+    # Left out where they are not asked for, as every request without a platform is.
+    if request.get("reverse_transfer"):
+        params["reverse_transfer"] = True
+    if request.get("refund_application_fee"):
+        params["refund_application_fee"] = True
+    return params
+
+
+def account_of(request: Mapping[str, Any]) -> Account:
+    """Whose key a frozen request is sent with, to which account, and which account that key was set up for."""
+    return Account(
+        request["account"], request["credential"], request["livemode"], request.get("expected_account", "")
+    )  # fmt: skip
+
+
+# Codes of a balance that is too low; with a transfer to take back it is the seller's, and the call errs instead of waiting.
+_TOO_LOW: Final = frozenset({"balance_insufficient", "insufficient_funds", "insufficient_balance_for_refund"})
+
+
+def _as_of_seller(request: Mapping[str, Any], outcome: Outcome) -> Outcome:
+    if isinstance(outcome, Refused) and request.get("reverse_transfer") and outcome.code in _TOO_LOW:
+        return replace(outcome, code="seller_underfunded")
+    return outcome
 
 
 def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
@@ -370,14 +419,14 @@ def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
 
 
 def _not_read(failure: LookFailed, attempt_no: int) -> Outcome:
-    """The payment could not be read before its cancel: nothing was sent."""
+    """The account or the payment could not be read first: nothing was sent."""
     if isinstance(failure, NoCredential) or failure.http_status in (401, 403):
         return NotAccepted(failure.code, str(failure), CREDENTIAL_SECONDS, failure.http_status, stops_merchant=True)
     if failure.http_status == 404:
         return Refused("resource_missing", "no such payment", 404)
     if failure.code == NO_PAYMENT_REF:
         return Unknown("not_sendable", "the payment's reference is none of the provider's", needs_person=True)
-    return NotAccepted("not_sent", "the payment could not be read first", backoff(BUSY_SECONDS, attempt_no))
+    return NotAccepted("not_sent", "the provider could not be read first", backoff(BUSY_SECONDS, attempt_no))
 
 
 def _cancel_refused(request: Mapping[str, Any], error: stripe.StripeError, attempt_no: int) -> Outcome:

@@ -106,6 +106,7 @@ def approve(
     check_may_approve(intent, staff_id, standing.role)
     if intent["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
+    refuse_not_sendable(intent)
     now_print = fingerprint(intent, standing.evidence)
     if not hmac.compare_digest(now_print, seen.fingerprint):
         raise stale(db, intent)
@@ -269,6 +270,14 @@ def check_may_approve(intent: RowMapping, staff_id: UUID, role: str | None) -> N
         raise SamePerson
     if not role_reaches(role, intent["route"]):
         raise NotAllowed("This refund is above what you may approve. Hand it to a manager.")
+
+
+def refuse_not_sendable(intent: RowMapping) -> None:
+    """Raises WrongState for a refund that the provider does not take as its payment stands."""
+    if not_sendable(intent):
+        raise WrongState(
+            "More of this payment may still be captured: until then no part of it goes back with its transfer or its fee."
+        )
 
 
 def current_evidence(db: Connection, intent: RowMapping) -> bytes:

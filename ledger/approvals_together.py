@@ -19,6 +19,7 @@ from ledger.approvals import (
     freeze_request,
     hold,
     insert_approval,
+    refuse_not_sendable,
     refused_as_said,
     role_of,
     sealed_approval,
@@ -109,6 +110,8 @@ def _still_as_seen(
     if changed or more:
         first = changed[0] if changed else stale(db, intents[0])
         raise Stale(**first.facts, all=[one.facts for one in changed], more=[dict(row) for row in more])
+    for intent in intents:
+        refuse_not_sendable(intent)
     if intents[0]["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
 

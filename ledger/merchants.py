@@ -1,5 +1,6 @@
 """Setting up a merchant: its row, its provider account, its caps, and tokens for its channels. For the owner's commands."""
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_network
@@ -7,6 +8,7 @@ from uuid import UUID
 from zoneinfo import available_timezones
 
 from sqlalchemy import Connection, RowMapping
+from sqlalchemy.exc import IntegrityError
 
 from ledger.api_tokens import TokenText, secret_hash
 from ledger.database import first, pin_tenant, rows, run, scalar
@@ -21,7 +23,11 @@ RESERVED_SLUGS = frozenset(
 
 @dataclass(frozen=True)
 class NewMerchant:
-    """`credential` names the key of PROVIDER_KEYS; `caps` is the daily limit in minor units by currency."""
+    """`credential` names the key of PROVIDER_KEYS; `caps` is the daily limit in minor units by currency.
+
+    `charge_type`: own account, or on a platform direct (with `account_ref`, the connected account), destination or separate.
+    `expected_account` is the account that the key itself opens; the first call of a worker proves it.
+    """
 
     slug: str
     name: str
@@ -31,12 +37,15 @@ class NewMerchant:
     account_ref: str = ""
     livemode: bool = False
     caps: dict[str, int] = field(default_factory=dict)
+    charge_type: str = "own"
+    expected_account: str = ""
 
 
 def add_merchant(db: Connection, new: NewMerchant) -> UUID:
     """Makes a merchant with one provider account, and the deployment's row with the first; pins the transaction to it.
 
-    Raises BadInput (slug taken, reserved or malformed; zone; mode other than the deployment's).
+    Raises BadInput (slug taken, reserved or malformed; zone; mode other than the deployment's; charge type without its account;
+    credential of another merchant).
     """
     if new.slug in RESERVED_SLUGS:
         raise BadInput("slug", "is taken by an address of the console")
@@ -57,14 +66,38 @@ def add_merchant(db: Connection, new: NewMerchant) -> UUID:
     )  # fmt: skip
     pin_tenant(db, merchant_id)
     run(db, "INSERT INTO merchant_brakes (merchant_id) VALUES (:m)", m=merchant_id)
-    run(
-        db, "INSERT INTO provider_accounts (merchant_id, provider_account_id, provider, account_ref, livemode, credential)"
-        " VALUES (:m, :a, 'stripe', :ref, :live, :credential)",
-        m=merchant_id, a=uuid7(), ref=new.account_ref, live=new.livemode, credential=new.credential,
-    )  # fmt: skip
+    _add_account(db, merchant_id, new)
     for currency, limit in new.caps.items():
         run(db, "INSERT INTO caps VALUES (:m, :c, :most)", m=merchant_id, c=currency, most=limit)
     return merchant_id
+
+
+CHARGE_TYPES = ("own", "direct", "destination", "separate")
+_ACCOUNT = re.compile(r"acct_[A-Za-z0-9]{1,58}")
+
+
+def _add_account(db: Connection, merchant_id: UUID, new: NewMerchant) -> None:
+    if new.charge_type not in CHARGE_TYPES:
+        raise BadInput("charge_type", f"is one of {', '.join(CHARGE_TYPES)}")
+    if new.charge_type == "direct" and not new.account_ref:
+        raise BadInput("account", "direct charges are made on a connected account: name it")
+    if new.charge_type in ("destination", "separate") and new.account_ref:
+        raise BadInput("account", "these charges are on the platform's own account: leave it out")
+    if new.expected_account and not _ACCOUNT.fullmatch(new.expected_account):
+        raise BadInput("expected_account", "is an account id of the provider, acct_…")
+    try:
+        run(
+            db, "INSERT INTO provider_accounts (merchant_id, provider_account_id, provider, account_ref, livemode, credential,"
+            " charge_type, expected_account_ref) VALUES (:m, :a, 'stripe', :ref, :live, :credential, :kind, :expected)",
+            m=merchant_id, a=uuid7(), ref=new.account_ref, live=new.livemode, credential=new.credential,
+            kind=new.charge_type, expected=new.expected_account or None,
+        )  # fmt: skip
+    except IntegrityError as error:
+        if "one_merchant_per_credential" in str(error.orig):
+            raise BadInput(
+                "credential", "serves another merchant: each has a credential or an account of its own"
+            ) from None
+        raise
 
 
 def merchant_by_slug(db: Connection, slug: str) -> UUID:

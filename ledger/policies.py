@@ -23,6 +23,14 @@ class Routes(BaseModel):
     manager_from_minor: Minor = Field(default_factory=dict)
 
 
+class Connect(BaseModel):
+    """What a refund on a platform takes along: the seller's transfer, and the platform's fee. See `fingerprint.connect_flags`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    reverse_transfer: bool = False
+    refund_application_fee: bool = False
+
+
 class PolicyDocument(BaseModel):
     """The fields of a policy this version of the engine reads; the rest of the document is kept and not interpreted."""
 
@@ -33,6 +41,7 @@ class PolicyDocument(BaseModel):
     external_unallocated: Literal["block", "cap_only"] = "block"
     grade_bps: dict[str, int] = Field(default_factory=dict)
     routes: Routes = Field(default_factory=Routes)
+    connect: Connect = Field(default_factory=Connect)
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,9 @@ def publish(
     named = _read(document)
     if author.strip().casefold() == approver.strip().casefold():
         raise BadInput("approver", "author and approver are two people")
+    fee_alone = named.connect.refund_application_fee and not named.connect.reverse_transfer
+    if fee_alone and scalar(db, _ON_DESTINATION, m=merchant_id):
+        raise BadInput("connect.refund_application_fee", "goes back on destination charges only with reverse_transfer")
     text = canonical_bytes(document)
     taken = scalar(db, _TAKEN, m=merchant_id, p=named.policy_id, v=named.version, since=since, until=until)
     if taken:
@@ -122,6 +134,11 @@ def publish(
         p=named.policy_id, v=named.version, since=since, until=until, doc=text.decode(),
         digest=hashlib.sha256(text).digest(), author=author.strip(), approver=approver.strip(),
     )  # fmt: skip
+
+
+_ON_DESTINATION: Final = (
+    "SELECT 1 FROM provider_accounts WHERE merchant_id = :m AND charge_type = 'destination' LIMIT 1"
+)
 
 
 class _Named(PolicyDocument):
