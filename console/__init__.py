@@ -23,6 +23,8 @@ DESKS: Final = (
     "counter",
     "goods_in",
     "by_hand",
+    "outside",
+    "disputes",
     "caps",
     "brakes",
     "reconciliation",

@@ -52,6 +52,8 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "reject": _WORKS,
     "ask_provider": _WORKS | {"finance"},
     "settle": frozenset({"manager", "finance"}),
+    "see_outside": frozenset({"manager", "finance"}),
+    "answer_outside": frozenset({"finance"}),
     "see_caps": _READS,
     "raise_cap": frozenset({"manager"}),
     # Stopping is always safe, so nearly everybody may; starting again takes two, of whom one is finance (S88).
@@ -66,7 +68,9 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "own_session": _EVERYONE,
 }
 # Acts on money: from another network than the session began in they take a new sign-in first (S13).
-MONEY_ACTS: Final = frozenset({"approve", "settle_by_hand", "settle", "withdraw", "reject", "raise_cap", "start_again"})
+MONEY_ACTS: Final = frozenset((
+    "approve", "settle_by_hand", "settle", "withdraw", "reject", "raise_cap", "start_again", "answer_outside",
+))  # fmt: skip
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})
 MERCHANT: Final = "merchant_slug"

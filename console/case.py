@@ -26,6 +26,7 @@ from ledger.errors import NotFound
 from ledger.fingerprint import evidence_digest
 from ledger.notes import MOST_CHARACTERS, add_note
 from ledger.queries import case as read
+from ledger.queries.outside import outside_of_order
 from ledger.queries.queue import find_next
 from ledger.states import LIVE
 
@@ -178,6 +179,7 @@ def read_case(db: Connection, case_id: UUID, most_events: int = read.MOST_EVENTS
         events=read.read_events(db, merchant_id, case_id, most_events),
         caps=caps.today(db, merchant_id),
         evidence_digest=evidence_digest(db, merchant_id, case_id),
+        outside=outside_of_order(db, merchant_id, head.order_id),
     )
 
 

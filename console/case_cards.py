@@ -16,6 +16,7 @@ from ledger.approvals import role_reaches
 from ledger.caps import CapToday
 from ledger.entitlement_check import check
 from ledger.queries import case as read
+from ledger.queries.outside import OrderOutside
 from ledger.states import LIVE
 
 
@@ -34,6 +35,7 @@ class CaseRows:
     events: list[read.Event]
     caps: list[CapToday]
     evidence_digest: bytes
+    outside: list[OrderOutside]
 
     @property
     def intent(self) -> read.CaseIntent | None:
@@ -222,6 +224,27 @@ def signals(rows: CaseRows) -> list[dict[str, Any]]:
     if head.blocked:
         named = ", ".join(name.replace("_", " ") for name in head.discrepancies)
         found.append({"on": True, "text": "The figures of the order are in question.", "detail": named})
+    return found + [signal for order in rows.outside for signal in _outside(order)]
+
+
+def _outside(order: OrderOutside) -> list[dict[str, Any]]:
+    """What others did to the payments of the order, one signal each."""
+    found = []
+    if order.open_minor:
+        amount = f"{money(order.open_minor, order.currency)} {order.currency}"
+        found.append({"on": True, "text": f"{amount} of this order was refunded outside Onceback.",
+                      "detail": "Finance has to say what for. No refund of the order goes before."})  # fmt: skip
+    elif order.refunded_minor:
+        amount = f"{money(order.refunded_minor, order.currency)} {order.currency}"
+        found.append({"on": True, "text": f"{amount} of this order was refunded outside Onceback.", "detail": ""})
+    if order.disputes:
+        amount = f"{money(order.disputed_minor, order.currency)} {order.currency} is off the payment"
+        found.append(
+            {"on": True, "text": "The customer's bank disputes a payment of this order.", "detail": f"{amount}."}
+        )
+    if order.asks:
+        found.append({"on": True, "text": "The customer's bank asks about a payment of this order.",
+                      "detail": "A refund of it is held until the bank is answered."})  # fmt: skip
     return found
 
 
@@ -264,6 +287,10 @@ def _capture(intent: read.CaseIntent) -> dict[str, int] | None:
 def _facts(rows: CaseRows, intent: read.CaseIntent) -> list[dict[str, str]]:
     facts = [{"term": "Policy", "text": f"{intent.policy_id}@{intent.policy_version}"}]
     facts.append({"term": "Decides", "text": "a manager" if intent.route == "manager" else "returns desk or a manager"})
+    for order in rows.outside:
+        for term, minor in (("Refunded outside", order.refunded_minor), ("Disputed", order.disputed_minor)):
+            if minor:
+                facts.append({"term": term, "text": f"{money(minor, order.currency)} {order.currency}"})
     facts += [
         {"term": "Daily cap", "text": f"{money(cap.left_minor, cap.currency)} {cap.currency} left"}
         for cap in rows.caps

@@ -135,10 +135,22 @@ def _refund(refund: dict[str, Any], lines: set[str]) -> dict[str, Any]:
         ),
         "at": refund["state_at"],
         "channel": words.channel(refund["channel"]),
+        **_source(refund),
+        "state": refund["state"],
+    }
+
+
+def _source(refund: dict[str, Any]) -> dict[str, Any]:
+    """Who paid it and where that is written: a decision of ours, or a refund made outside that was put on a case."""
+    if refund["intent_id"] is None:
+        url = url_for("case.show", case_id=refund["case_id"])
+        by = "somebody outside Onceback"
+        return {"by": by, "reference": refund["provider_refund_ref"], "url": url, "link_text": "Open its case"}
+    return {
         "by": refund["approver_name"] or "nobody named",
         "reference": words.refund_reference(refund["number"]),
         "url": url_for("decision.show", intent_id=refund["intent_id"]),
-        "state": refund["state"],
+        "link_text": "Open that decision",
     }
 
 

@@ -1,6 +1,6 @@
 """The base of the console's forms: a CSRF token, named fields only, and the key that makes a second submit harmless."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import request, session
 from flask_wtf import FlaskForm
@@ -44,6 +44,16 @@ class ConsoleForm(TypedForm):
         if not self.validate():
             field = next(field for field in self if field.errors)
             raise BadInput(field.name, str(next(iter(field.errors))))
+
+
+Made = TypeVar("Made", bound=ConsoleForm)
+
+
+def with_ids(form: Made, mark: str) -> Made:
+    """The form with ids of its own, for a page that shows several with the same fields."""
+    for field in form:
+        field.id = f"{field.name}-{mark}"
+    return form
 
 
 def refuse_unknown(names: set[str], many: frozenset[str] = frozenset()) -> None:

@@ -15,6 +15,8 @@ LINKS: Final = {
     "queue": "queue.index",
     "unknown": "unknown.index",
     "by_hand": "by_hand.index",
+    "outside": "outside.index",
+    "disputes": "disputes.index",
     "caps": "caps.index",
     "brakes": "brakes.index",
     "reconciliation": "reconciliation.index",

@@ -36,8 +36,14 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "settlement.turned_down": ("cross", "The proposal how {refund} ended was turned down"),
     "settlement.void": ("uturn", "What two people said of {refund} no longer holds: {why}"),
     "intent.withdrawn": ("minus", "{refund} withdrawn: {why}"),
+    "outside.matched": ("check", "A refund made outside was matched to this case: {amount}"),
+    "outside.settled": ("paid", "Paid by the refund made outside"),
+    "outside.unrelated": ("minus", "A refund made outside was for none of the goods: {amount}"),
+    "outside.came_back": ("uturn", "A refund made outside came to nothing: this case is owed again"),
 }
 WHY: Final = {
+    "disputed": "the customer's bank disputes the payment, or asks about it",
+    "refunded_outside": "money of the order was refunded outside", "dispute_over": "its approval ran out while the bank decided",
     "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
     "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
     "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",

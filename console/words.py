@@ -13,7 +13,7 @@ from console.shell import initials
 
 CHANNELS: Final = {
     "chat": "Chat", "voice": "Voice", "counter": "Counter", "email": "E-mail", "web": "Web", "api": "API",
-    "warehouse": "Warehouse", "replay": "Replay",
+    "warehouse": "Warehouse", "replay": "Replay", "dashboard": "the provider's dashboard",
 }  # fmt: skip
 REASONS: Final = {
     "changed_mind": "changed mind", "size": "size", "faulty": "faulty", "damaged": "damaged", "wrong_item": "wrong item",
@@ -25,7 +25,7 @@ REJECT_REASONS: Final = {
 }  # fmt: skip
 WITHDRAW_REASONS: Final = {
     "not_yet": "Not yet", "wrong_units": "Wrong units", "customer_changed_mind": "The customer changed their mind",
-    "suspicion": "Suspicion", "other": "Another reason",
+    "suspicion": "Suspicion", "disputed": "The bank disputes it", "other": "Another reason",
 }  # fmt: skip
 GRADES: Final = {
     "N": "unopened", "A": "as new", "B": "traces of trying", "C": "used", "D": "heavily used or incomplete",

@@ -317,7 +317,8 @@ def reject(db: Connection, merchant_id: UUID, case_id: UUID, actor: str, reason:
     give_back(db, live)
     paid = scalar(
         db,
-        "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' LIMIT 1",
+        "SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND state = 'succeeded' UNION ALL"
+        " (SELECT 1 FROM external_allocations WHERE merchant_id = :m AND case_id = :c HAVING sum(amount_minor) > 0) LIMIT 1",
         m=merchant_id,
         c=case_id,
     )

@@ -39,6 +39,11 @@ _PAID: Final = """
     SELECT unit->>'line' AS line_ref, (unit->>'from')::int AS a, (unit->>'to')::int AS b
     FROM intents i CROSS JOIN LATERAL jsonb_array_elements(i.units) AS unit
     WHERE i.merchant_id = :m AND i.case_id = :c AND i.state = 'succeeded'
+    UNION ALL
+    -- Which units a refund made outside was for is not known closer than their line: all that the case holds of it stay taken.
+    SELECT l.line_ref, 0, l.quantity FROM external_allocations a
+    JOIN order_lines l ON l.merchant_id = a.merchant_id AND l.line_id = a.line_id
+    WHERE a.merchant_id = :m AND a.case_id = :c GROUP BY l.line_ref, l.quantity HAVING sum(a.amount_minor) > 0
 """
 _ITEMS: Final = """
     SELECT ci.merchant_id, ci.item_id, l.line_ref, lower(ci.units) AS a, upper(ci.units) AS b

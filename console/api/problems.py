@@ -112,7 +112,8 @@ def _refund(refund: dict[str, Any]) -> dict[str, Any]:
     """P18 for a channel: what, when, through which channel, by which desk, under which reference. Never the person (S63)."""
     return {
         "amount_minor": refund["amount_minor"], "currency": refund["currency"], "paid_at": _json(refund["state_at"]),
-        "channel": refund["channel"], "desk": "returns desk", "case": f"C-{refund['case_number']}",
+        "channel": refund["channel"], "case": f"C-{refund['case_number']}",
+        "desk": "returns desk" if refund["intent_id"] else "outside Onceback, in the provider's dashboard",
         "reference": refund["provider_refund_ref"] or f"R-{refund['number']}",
     }  # fmt: skip
 

@@ -16,11 +16,17 @@ _COUNTS: Final = """
             LIMIT :most) i) AS unknown,
         (SELECT count(*) FROM (SELECT FROM discrepancies d WHERE d.merchant_id = :m AND NOT EXISTS (
             SELECT FROM discrepancy_acts a WHERE a.merchant_id = d.merchant_id AND a.discrepancy_id = d.discrepancy_id
-                AND a.kind = 'resolved') LIMIT :most) x) AS reconciliation
+                AND a.kind = 'resolved') LIMIT :most) x) AS reconciliation,
+        (SELECT count(*) FROM (SELECT FROM external_refunds e JOIN captures cp ON cp.merchant_id = e.merchant_id
+            AND cp.provider_account_id = e.provider_account_id AND cp.charge_ref = e.charge_ref
+            WHERE e.merchant_id = :m AND e.status NOT IN ('failed', 'canceled') AND e.allocated_minor < e.amount_minor
+            LIMIT :most) e) AS outside,
+        (SELECT count(*) FROM (SELECT FROM disputes WHERE merchant_id = :m
+            AND status NOT IN ('won', 'lost', 'prevented', 'warning_closed') LIMIT :most) d) AS disputes
 """
 
 
 def desk_counts(db: Connection, merchant_id: UUID) -> dict[str, int]:
-    """Open cases (`queue`), refunds whose outcome a person has to watch (`unknown`) and open discrepancies
-    (`reconciliation`); at most MOST_COUNTED + 1 each."""
+    """Open cases (`queue`), refunds whose outcome a person has to watch (`unknown`), open discrepancies (`reconciliation`),
+    refunds made outside that nobody answered for (`outside`) and open disputes; at most MOST_COUNTED + 1 each."""
     return dict(first(db, _COUNTS, m=merchant_id, most=MOST_COUNTED + 1) or {})

@@ -21,10 +21,36 @@ _REFUNDS: Final = """
 """
 
 
+# What finance found to be paid for these lines by a refund made in the provider's dashboard; its number and intent are NULL.
+_OUTSIDE: Final = """
+    SELECT NULL::bigint AS number, NULL::uuid AS intent_id, a.case_id, c.number AS case_number, sum(a.amount_minor)::bigint
+        AS amount_minor, e.currency, 'succeeded' AS state, e.created_at AS state_at, cp.destination_kind, cp.destination_brand,
+        cp.destination_last4, e.refund_ref AS provider_refund_ref, 'dashboard' AS channel, NULL::text AS approver_name,
+        NULL::timestamptz AS approved_at,
+        (SELECT jsonb_agg(jsonb_build_object('line', l.line_ref, 'from', lower(ci.units), 'to', upper(ci.units))
+                ORDER BY l.position, lower(ci.units))
+            FROM case_items ci JOIN order_lines l ON l.merchant_id = ci.merchant_id AND l.line_id = ci.line_id
+            WHERE ci.merchant_id = :m AND ci.case_id = a.case_id AND ci.live AND ci.line_id = ANY(:lines)) AS units
+    FROM external_allocations a
+    JOIN external_refunds e ON e.merchant_id = a.merchant_id AND e.refund_ref = a.refund_ref
+    JOIN cases c ON c.merchant_id = a.merchant_id AND c.case_id = a.case_id
+    JOIN captures cp ON cp.merchant_id = e.merchant_id AND cp.provider_account_id = e.provider_account_id
+        AND cp.charge_ref = e.charge_ref
+    WHERE a.merchant_id = :m AND EXISTS (SELECT 1 FROM external_allocations b WHERE b.merchant_id = a.merchant_id
+        AND b.refund_ref = a.refund_ref AND b.case_id = a.case_id AND b.line_id = ANY(:lines))
+    GROUP BY a.case_id, c.number, e.refund_ref, e.currency, e.created_at, cp.destination_kind, cp.destination_brand,
+        cp.destination_last4
+    HAVING sum(a.amount_minor) > 0 ORDER BY e.created_at, e.refund_ref
+"""
+
+
 def refunds_of_lines(db: Connection, merchant_id: UUID, line_ids: list[UUID]) -> list[dict[str, Any]]:
     """Paid refunds that cover units of these lines: what, when, through which channel, by whom, under which reference.
+
+    One made in the provider's dashboard has the channel `dashboard`, the provider's reference, and no number and intent.
 
     `amount_minor` is the whole refund; `units` names the units of every line it covered. `approver_name` is for pages of
     the merchant's own staff only: an API answer says the desk and the channel (S63).
     """
-    return [dict(row) for row in rows(db, _REFUNDS, m=merchant_id, lines=line_ids)]
+    paid = [dict(row) for row in rows(db, _REFUNDS, m=merchant_id, lines=line_ids)]
+    return paid + [dict(row) for row in rows(db, _OUTSIDE, m=merchant_id, lines=line_ids)]

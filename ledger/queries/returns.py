@@ -26,7 +26,17 @@ _LINES: Final = """
 _REFUNDS: Final = """
     SELECT number, amount_minor, currency, state, state_at, destination_kind, destination_last4, provider_refund_ref,
         provider_reference
-    FROM intents WHERE merchant_id = :m AND case_id = :c AND state <> 'withdrawn' ORDER BY number
+    FROM intents WHERE merchant_id = :m AND case_id = :c AND state <> 'withdrawn'
+    UNION ALL
+    SELECT NULL, sum(a.amount_minor)::bigint, e.currency, 'succeeded', e.created_at, cp.destination_kind, cp.destination_last4,
+        e.refund_ref, ''
+    FROM external_allocations a
+    JOIN external_refunds e ON e.merchant_id = a.merchant_id AND e.refund_ref = a.refund_ref
+    JOIN captures cp ON cp.merchant_id = e.merchant_id AND cp.provider_account_id = e.provider_account_id
+        AND cp.charge_ref = e.charge_ref
+    WHERE a.merchant_id = :m AND a.case_id = :c
+    GROUP BY e.refund_ref, e.currency, e.created_at, cp.destination_kind, cp.destination_last4 HAVING sum(a.amount_minor) > 0
+    ORDER BY number
 """
 
 
