@@ -16,7 +16,9 @@ from tests.stack import Stack
 from tests.world import World
 
 
-def hint(stack: Stack, world: World, one: Proposed, object_ref: str, count: int = 1, **changes: Any) -> None:
+def hint(
+    stack: Stack, world: World, one: Proposed, object_ref: str, count: int = 1, ref: str = "", **changes: Any
+) -> None:
     """What the web process keeps of signed webhooks about this payment."""
     usual = {"kind": "refund.updated", "payment": one.payment_intent}
     with transaction(stack.console, world.merchant_id) as db:
@@ -24,7 +26,7 @@ def hint(stack: Stack, world: World, one: Proposed, object_ref: str, count: int 
             run(
                 db, "INSERT INTO provider_events (merchant_id, event_ref, kind, object_ref, payment_intent_ref,"
                 " created_at, body_digest) VALUES (:m, :e, :kind, :o, :payment, now(), :digest)", m=world.merchant_id,
-                e=f"evt_{object_ref}_{number}", o=object_ref, digest=hashlib.sha256(b"body").digest(),
+                e=f"evt_{ref or object_ref}_{number}", o=object_ref, digest=hashlib.sha256(b"body").digest(),
                 **{**usual, **changes},
             )  # fmt: skip
 
