@@ -25,7 +25,13 @@ from ledger.seals import Sealer
 from settings import Settings
 
 KIB = 1024
-COMMANDS = ("administration:groups", "books_commands:groups", "jobs.commands:jobs", "order_commands:orders")
+COMMANDS = (
+    "administration:groups",
+    "books_commands:groups",
+    "jobs.commands:jobs",
+    "order_commands:orders",
+    "jobs.recover:recover",
+)
 
 
 def create_app(settings: Settings | None = None) -> Flask:

@@ -34,6 +34,7 @@ from ledger.fingerprint import evidence_digest, fingerprint, read_intent
 from ledger.policies import read_policy
 from ledger.queries.case import read_events
 from ledger.queries.decision import Decision, read_decision, read_unit_lines
+from ledger.verification import waits_for_reading
 
 blueprint = Blueprint("confirm", __name__, url_prefix="/<merchant_slug>/refunds")
 
@@ -57,7 +58,7 @@ def show(intent_id: UUID) -> Response:
         decision = read_decision(db, current.merchant_id, intent_id)
         if decision.approval_id is not None and decision.state != "withdrawn":
             return see_other("decision.show", intent_id=intent_id)
-        refusal = _refusal_of_person(db, decision) or _refusal_of_state(decision)
+        refusal = _refusal_of_person(db, decision) or _refusal_of_state(decision) or _refusal_of_reading(db, decision)
         return _page(db, decision, refusal, kept_note())
 
 
@@ -109,7 +110,7 @@ def _refused(intent_id: UUID, refused: LedgerError, note: str) -> Response:
                 raise refused
             return _page(db, decision, refusal, note)
         if isinstance(refused, WrongState):
-            return _page(db, decision, _refusal_of_state(decision), note)
+            return _page(db, decision, _refusal_of_state(decision) or _refusal_of_reading(db, decision), note)
         successor = refused.facts.get("new_intent_id")
         now = read_decision(db, current.merchant_id, successor) if successor else decision
         return _page(db, now, _refusal_of_change(db, refused, decision), note, status=409)
@@ -200,6 +201,13 @@ def _refusal_of_state(decision: Decision) -> dict[str, Any] | None:
     if decision.state == "proposed":
         return {"kind": "blocked"} if decision.blocked else None
     return {"kind": "gone", "state": decision.state, "by": decision.withdrawn_by or "", "at": decision.state_at}
+
+
+def _refusal_of_reading(db: Connection, decision: Decision) -> dict[str, Any] | None:
+    """After a backup was restored the payment is read at the provider before anything of it is approved (S87)."""
+    if decision.state != "proposed" or not waits_for_reading(db, current.merchant_id, decision.intent_id):
+        return None
+    return {"kind": "unread"}
 
 
 def _refusal_of_change(db: Connection, refused: LedgerError, seen: Decision) -> dict[str, Any]:

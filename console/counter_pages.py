@@ -144,7 +144,8 @@ def _source(refund: dict[str, Any]) -> dict[str, Any]:
     """Who paid it and where that is written: a decision of ours, or a refund made outside that was put on a case."""
     if refund["intent_id"] is None:
         url = url_for("case.show", case_id=refund["case_id"])
-        by = "somebody outside Onceback"
+        dashboard = refund["channel"] == "dashboard"
+        by = "somebody outside Onceback" if dashboard else "nobody named: the books were restored from a backup"
         return {"by": by, "reference": refund["provider_refund_ref"], "url": url, "link_text": "Open its case"}
     return {
         "by": refund["approver_name"] or "nobody named",

@@ -13,6 +13,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "photo.added": ("camera", "A photo was added"),
     "entitlement.derived": ("bars", "Worked out: {amount}"),
     "case.blocked": ("lock", "No refund is proposed: the figures of the order are in question"),
+    "case.recovered": ("paid", "Paid before the books were restored from a backup"),
     "case.rejected": ("cross", "Rejected: {why}"),
     "case.rest_closed": ("minus", "The rest is not coming; closed with what was paid"),
     "intent.proposed": ("ring", "{refund} proposed: {amount}"),
@@ -44,6 +45,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
 WHY: Final = {
     "disputed": "the customer's bank disputes the payment, or asks about it",
     "refunded_outside": "money of the order was refunded outside", "dispute_over": "its approval ran out while the bank decided",
+    "recovery": "the books were restored from a backup", "generation": "it was approved before a backup was restored",
     "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
     "expired": "its approval ran out", "left": "its approver may no longer approve", "blocked": "the order is in question",
     "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",

@@ -17,7 +17,20 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
-from jobs import books, by_hand, daily_cap, holds, inbox, metrics, outside, overdue, reconciler, self_check, submitter
+from jobs import (
+    books,
+    by_hand,
+    daily_cap,
+    holds,
+    inbox,
+    metrics,
+    outside,
+    overdue,
+    reconciler,
+    self_check,
+    submitter,
+    verify_captures,
+)
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.brakes import brakes_on
@@ -62,6 +75,7 @@ PERIODIC: Final = (
     Periodic(
         "self_check", self_check.run_once, 300, "once a night for each merchant; asked often, for nights differ by zone"
     ),
+    Periodic("verify", verify_captures.run_once, 10, "after a recovery each approval waits for its payment to be read"),
     Periodic("overdue", overdue.run_once, 60, "limits are minutes and days; a minute late is soon enough to say so"),
 )
 

@@ -16,6 +16,7 @@ import urllib3
 from jobs.stripe_amounts import from_provider
 from ledger.captures import ProviderPayment
 from ledger.disputes import ProviderDispute
+from ledger.fingerprint import METADATA_VALUE_CHARACTERS
 from ledger.refusals import refusal_code
 from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
 
@@ -69,6 +70,9 @@ def read_refund(answer: Any) -> ProviderRefund:
         merchant_id=_mark(metadata, "onceback_merchant"),
         created_at=_instant(body.get("created")),
         lapsed=body.get("reason") == LAPSED,
+        case_id=_mark(metadata, "onceback_case"),
+        fingerprint=_mark(metadata, "onceback_fingerprint"),
+        units=_mark(metadata, "onceback_units", METADATA_VALUE_CHARACTERS),
     )
 
 
@@ -97,8 +101,8 @@ def read_dispute(answer: Any) -> ProviderDispute:
     )
 
 
-def _mark(metadata: Any, name: str) -> str:
-    return _text(metadata.get(name), 80) if isinstance(metadata, Mapping) else ""
+def _mark(metadata: Any, name: str, most: int = 80) -> str:
+    return _text(metadata.get(name), most) if isinstance(metadata, Mapping) else ""
 
 
 def _instant(value: Any) -> datetime | None:

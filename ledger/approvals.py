@@ -218,13 +218,15 @@ def read_live(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> 
 def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str:
     """Why this intent must not be sent now, or "" (P6). Everything is computed again from live rows.
 
-    `expired`, `seal`, `fingerprint` (also evidence, entitlement, request), `left` (approver gone or role fallen), `blocked`
-    (the order's facts are in question), `reservation`, `disputed` (the customer's bank disputes the charge, or asks about it),
-    `multicapture` (the provider does not take this refund now).
+    `seal`, `generation` (a restored backup brought the approval back), `expired`, `fingerprint` (also evidence, entitlement,
+    request), `left` (approver gone or role fallen), `blocked` (the order's facts are in question), `reservation`, `disputed`
+    (the customer's bank disputes the charge, or asks about it), `multicapture` (the provider does not take this refund now).
     """
     intent, approval = live.intent, live.approval
     if approval is None or not verifier.valid(dict(approval)):
         return "seal"
+    if approval["void"]:
+        return "generation"
     if approval["expires_at"] <= intent["at"]:
         return "expired"
     now_print = fingerprint(intent, live.evidence)
@@ -244,6 +246,7 @@ def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str
 
 _APPROVALS: Final = f"""
     SELECT a.*, o.request, o.request_digest, o.attempts, o.trace, o.approved_at AS key_since, s.disabled_at, m.role,
+        EXISTS (SELECT 1 FROM void_approvals v WHERE v.merchant_id = a.merchant_id AND v.approval_id = a.approval_id) AS void,
         (SELECT amount_minor FROM transfers t WHERE t.merchant_id = a.merchant_id AND t.intent_id = a.intent_id
             AND t.step = 'reserve') AS reserved_minor,
         {HOLDS} AS disputed

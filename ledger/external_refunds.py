@@ -113,6 +113,19 @@ def record_external(
     return "new" if known is None else "changed"
 
 
+def record_recovered(db: Connection, merchant_id: UUID, account_id: UUID, refund: ProviderRefund) -> None:
+    """Writes a refund of ours down that the books lost with a restored backup, once; its money is gone whatever else is found.
+
+    The caller has locked what `lock_charge` locks, and places it.
+    """
+    keys = {"m": merchant_id, "r": refund.refund_ref}
+    if _insert(db, merchant_id, account_id, refund, "recovered", "poll"):
+        run(db, _STATE, **keys, status=refund.status, failure=refund.failure_reason, by="poll")
+        run(
+            db, _NEXT_LOOK, **keys, status=refund.status, pending=PENDING_LOOK, paid=PAID_LOOK, within=COMES_BACK_WITHIN
+        )
+
+
 def _is_known(db: Connection, merchant_id: UUID, refund: ProviderRefund) -> bool:
     """Whether it stands here as the provider shows it, or is nothing that ever stood: asked before anything is locked."""
     known = scalar(db, "SELECT status FROM external_refunds WHERE merchant_id = :m AND refund_ref = :r",

@@ -54,12 +54,15 @@ def attempt_exists(db: Connection, merchant_id: UUID, intent_id: UUID, attempt_n
 
 
 def attempted_in_generation(db: Connection, merchant_id: UUID) -> bool:
-    """Whether anything of this merchant was sent since the last recovery began, or ever when there was none."""
+    """Whether anything of this merchant was sent since the last recovery began, or ever when there was none.
+
+    What a recovery itself wrote down as sent, as nobody's worker, was sent before it.
+    """
     found: Any = scalar(db, _SENT, m=merchant_id)
     return found is not None
 
 
 _SENT: Final = """
-    SELECT 1 FROM attempts WHERE merchant_id = :m
+    SELECT 1 FROM attempts WHERE merchant_id = :m AND worker_id <> 0
         AND started_at > coalesce((SELECT max(started_at) FROM recoveries), '-infinity') LIMIT 1
 """

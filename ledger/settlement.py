@@ -35,10 +35,10 @@ PENDING_LOOK_SECONDS: Final = (60, 300, 900, 3600)
 class ProviderRefund:
     """A refund as the provider shows it. `amount_minor` in our minor units of `currency`; `reference` is for the bank.
 
-    `intent_id`, `deployment_id` and `merchant_id` are what its metadata names, "" when it carries no mark of ours; anybody at
-    the provider could have written it. `created_at` is the provider's time. `lapsed`: the provider wrote it for an
-    authorisation that ended by itself, and no money moved. A payment that was only authorised and that we canceled is shown as
-    a refund too, under the payment's own id.
+    `intent_id`, `deployment_id`, `merchant_id`, `case_id`, `fingerprint` and `units` are what its metadata names, "" when it
+    carries no mark of ours; anybody at the provider could have written it. `created_at` is the provider's time. `lapsed`: the
+    provider wrote it for an authorisation that ended by itself, and no money moved. A payment that was only authorised and that
+    we canceled is shown as a refund too, under the payment's own id.
     """
 
     refund_ref: str
@@ -55,6 +55,9 @@ class ProviderRefund:
     merchant_id: str = ""
     created_at: datetime | None = None
     lapsed: bool = False
+    case_id: str = ""
+    fingerprint: str = ""
+    units: str = ""
 
 
 @dataclass(frozen=True)

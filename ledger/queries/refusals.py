@@ -17,7 +17,15 @@ _REFUNDS: Final = """
     LEFT JOIN approvals a ON a.merchant_id = i.merchant_id AND a.intent_id = i.intent_id AND a.seat = 1
     LEFT JOIN staff s ON s.staff_id = a.staff_id
     WHERE ci.merchant_id = :m AND ci.line_id = ANY(:lines) AND ci.live AND i.state = 'succeeded'
-    ORDER BY i.number
+    UNION ALL
+    SELECT DISTINCT NULL::bigint, NULL::uuid, r.case_id, c.number, r.amount_minor, r.currency, 'succeeded', r.refunded_at,
+        cp.destination_kind, cp.destination_brand, cp.destination_last4, r.units, r.refund_ref, c.channel, NULL, NULL::timestamptz
+    FROM case_items ci
+    JOIN cases c ON c.merchant_id = ci.merchant_id AND c.case_id = ci.case_id
+    JOIN recovered_refunds r ON r.merchant_id = ci.merchant_id AND r.case_id = ci.case_id AND r.outcome = 'rebuilt'
+    JOIN captures cp ON cp.merchant_id = r.merchant_id AND cp.capture_id = r.capture_id
+    WHERE ci.merchant_id = :m AND ci.line_id = ANY(:lines) AND ci.live
+    ORDER BY number
 """
 
 
@@ -38,6 +46,8 @@ _OUTSIDE: Final = """
         AND cp.charge_ref = e.charge_ref
     WHERE a.merchant_id = :m AND EXISTS (SELECT 1 FROM external_allocations b WHERE b.merchant_id = a.merchant_id
         AND b.refund_ref = a.refund_ref AND b.case_id = a.case_id AND b.line_id = ANY(:lines))
+        AND NOT EXISTS (SELECT 1 FROM recovered_refunds r WHERE r.merchant_id = a.merchant_id AND r.refund_ref = a.refund_ref
+            AND r.outcome = 'rebuilt')
     GROUP BY a.case_id, c.number, e.refund_ref, e.currency, e.created_at, cp.destination_kind, cp.destination_brand,
         cp.destination_last4
     HAVING sum(a.amount_minor) > 0 ORDER BY e.created_at, e.refund_ref
@@ -50,7 +60,8 @@ def refunds_of_lines(db: Connection, merchant_id: UUID, line_ids: list[UUID]) ->
     One made in the provider's dashboard has the channel `dashboard`, the provider's reference, and no number and intent.
 
     `amount_minor` is the whole refund; `units` names the units of every line it covered. `approver_name` is for pages of
-    the merchant's own staff only: an API answer says the desk and the channel (S63).
+    the merchant's own staff only: an API answer says the desk and the channel (S63). One that was rebuilt after a recovery has
+    no `number`, `intent_id` or approver; its reference is the provider's.
     """
     paid = [dict(row) for row in rows(db, _REFUNDS, m=merchant_id, lines=line_ids)]
     return paid + [dict(row) for row in rows(db, _OUTSIDE, m=merchant_id, lines=line_ids)]

@@ -126,3 +126,8 @@ GRANT UPDATE (verified_generation) ON captures TO onceback_worker;
 GRANT UPDATE (closed_at) ON alarms TO onceback_worker;
 -- What the overdue scanner counts: that a raise waits, not what it is for.
 GRANT SELECT (merchant_id, business_day, asked_at, decided_at) ON cap_raises TO onceback_worker;
+
+-- A refund of ours that the books lost takes its place as what others do at the provider does, under a kind of its own.
+ALTER TABLE external_refunds DROP CONSTRAINT external_refunds_kind_check;
+ALTER TABLE external_refunds ADD CONSTRAINT external_refunds_kind_check
+    CHECK (kind IN ('outside', 'unsealed', 'unexpected', 'recovered'));
