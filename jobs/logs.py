@@ -18,7 +18,7 @@ def configure() -> None:
             structlog.processors.JSONRenderer(sort_keys=True),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers[:] = [_LibraryHandler(logging.WARNING)]
