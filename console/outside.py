@@ -31,6 +31,7 @@ STATUSES: Final = {
 }  # fmt: skip
 KINDS: Final = {
     "outside": "made at the provider", "unsealed": "carries our marks and was not sent by us",
+    "recovered": "ours, of before a backup was restored",
     "unexpected": "of a refund that failed here",
 }  # fmt: skip
 
