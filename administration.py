@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
+from uuid import UUID
 
 import click
 from alembic.util import CommandError
@@ -23,9 +24,11 @@ from console.passwords import hash_password, password_fault
 from ledger import api_tokens, brakes, merchants, people, policies
 from ledger.database import connect, first, pin_tenant, rows, run, transaction
 from ledger.errors import LedgerError
+from ledger.events import SYSTEM
 from ledger.migrations.run import migrate
 from ledger.money import MoneyError, parse_major
 from ledger.position import deployment
+from ledger.revocation import revoke_over_limits
 from ledger.seals import Sealer, new_key
 from settings import Settings
 
@@ -151,8 +154,27 @@ _LIST = """
 @click.argument("email")
 def disable(email: str) -> None:
     """Switch a person off everywhere and end their sessions."""
-    _switch(email, "UPDATE staff SET disabled_at = coalesce(disabled_at, now()) WHERE staff_id = :s")
+    with _transaction() as db:
+        staff_id = _person(db, email)
+        sessions.end_of_person(db, staff_id)
+        held, listed = people.disable(db, staff_id)
     click.echo(f"{email} is switched off; their sessions have ended.")
+    _say_revoked(held, listed)
+
+
+@staff.command("role")
+@click.argument("slug")
+@click.argument("email")
+@click.argument("role", type=click.Choice(people.ROLES))
+def change_role(slug: str, email: str, role: str) -> None:
+    """Give a member another role. What they may approve no longer and was not sent is held."""
+    with _transaction() as db:
+        staff_id = _person(db, email)
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        held, listed = people.change_role(db, merchant_id, staff_id, role)
+        sessions.end_of_person(db, staff_id)
+    click.echo(f"{email} is {role} of {slug}; their sessions have ended.")
+    _say_revoked(held, listed)
 
 
 @staff.command("enable")
@@ -287,7 +309,10 @@ def publish_policy(
         merchant_id = merchants.merchant_by_slug(db, slug)
         bounds = [day.replace(tzinfo=UTC) if day else None for day in (since, until)]
         policies.publish(db, merchant_id, document, author, approver, bounds[0], bounds[1])
+        held = revoke_over_limits(db, merchant_id, SYSTEM)
     click.echo(f"{document['policy_id']}@{document['version']} is in force for {slug}.")
+    if held:
+        click.echo(f"{held} approved refunds are above the new limits of their approvers and are held.")
 
 
 groups = (brake_group, database, keys, merchant_group, policy_group, staff, tokens)
@@ -316,6 +341,21 @@ def _transaction() -> Iterator[Connection]:
         raise click.ClickException("The database does not answer, or has no schema: `flask db migrate`.") from None
     finally:
         engine.dispose()
+
+
+def _person(db: Connection, email: str) -> UUID:
+    person = first(db, "SELECT staff_id FROM staff WHERE email = :e", e=email.strip().lower())
+    if person is None:
+        raise click.ClickException("Nobody signs in with that e-mail address.")
+    staff_id: UUID = person["staff_id"]
+    return staff_id
+
+
+def _say_revoked(held: int, listed: int) -> None:
+    if held or listed:
+        click.echo(
+            f"Of what they approved, {held} refunds are held and {listed} that had left are listed on the page Brakes."
+        )
 
 
 def _switch(email: str, change: str, **values: str) -> None:

@@ -32,6 +32,7 @@ SLUG = "bench"
 POLICY: dict[str, Any] = {
     "policy_id": "bench-returns", "version": 1, "refund_trigger": "announced", "pay_within_days": 14,
     "routes": {"manager_from_minor": {"EUR": 10_000_000}},
+    "limits": {role: {"EUR": {"hour": {"count": 10**9, "minor": 10**15}}} for role in ("desk", "manager")},
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from ledger.assessment import work_out_again
 from ledger.closing import close_rest
 from ledger.errors import NotFound
 from ledger.fingerprint import evidence_digest
+from ledger.limits import customer_days
 from ledger.notes import MOST_CHARACTERS, add_note
 from ledger.queries import case as read
 from ledger.queries.outside import outside_of_order
@@ -196,7 +197,7 @@ def _case_page(db: Connection, case_id: UUID, form: NoteForm) -> dict[str, Any]:
         "entitlement": cards.entitlement(rows),
         "no_entitlement_text": cards.no_entitlement(rows),
         "earlier": cards.earlier(rows),
-        "signals": cards.signals(rows),
+        "signals": cards.signals(rows, customer_days(db, current.merchant_id, [case_id]).get(case_id)),
         "intent": cards.intent_card(rows),
         "no_intent_text": _no_intent(rows),
         "others": cards.other_intents(rows),

@@ -15,6 +15,7 @@ from console.workings import OUTCOMES, reasons, tax_text, working
 from ledger.approvals import role_reaches
 from ledger.caps import CapToday
 from ledger.entitlement_check import check
+from ledger.limits import CustomerDay
 from ledger.queries import case as read
 from ledger.queries.outside import OrderOutside
 from ledger.states import LIVE
@@ -212,10 +213,13 @@ def unit_text(units: Iterable[dict[str, Any]]) -> str:
     return "; ".join(f"{words.units(spans)} of {line}" for line, spans in by_line.items())
 
 
-def signals(rows: CaseRows) -> list[dict[str, Any]]:
-    """What raises attention; none of it changes an amount."""
+def signals(rows: CaseRows, day: CustomerDay | None = None) -> list[dict[str, Any]]:
+    """What raises attention; none of it changes an amount. `day`: several refunds of the customer in 24 hours (S22)."""
     head = rows.head
     found = []
+    if day is not None:
+        text = words.customer_day(day.refunds, day.currency, day.minor)
+        found.append({"on": True, "text": f"{text[0].upper()}{text[1:]}.", "detail": ""})
     if head.separate:
         found.append({"on": True, "text": "The customer said this is a separate item of the same line.", "detail": ""})
     if head.other_open:

@@ -23,6 +23,7 @@ from ledger.card_numbers import mask_card_numbers
 from ledger.errors import (
     AlreadyDecided,
     LedgerError,
+    LimitReached,
     NotAllowed,
     NotEnoughMoneyLeft,
     NotFound,
@@ -31,6 +32,8 @@ from ledger.errors import (
     WrongState,
 )
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
+from ledger.limits import read_sum, windows
+from ledger.money import exponent
 from ledger.policies import read_policy
 from ledger.queries.case import read_events
 from ledger.queries.decision import Decision, read_decision, read_unit_lines
@@ -85,7 +88,7 @@ def approve_refund(intent_id: UUID) -> Response:
             )
     except AlreadyDecided:
         return see_other("decision.show", intent_id=intent_id, already=1)
-    except (Stale, SamePerson, NotAllowed, NotEnoughMoneyLeft, WrongState) as refused:
+    except (Stale, SamePerson, NotAllowed, LimitReached, NotEnoughMoneyLeft, WrongState) as refused:
         return _refused(intent_id, refused, note)
     log.info(
         "approved", intent_id=intent_id, key=decision.key, state=decision.state, staff_id=current.staff_id, role=current.role,
@@ -104,7 +107,7 @@ def _refused(intent_id: UUID, refused: LedgerError, note: str) -> Response:
     log.info("refused", reason=refused.code, intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
     with reading() as db:
         decision = read_decision(db, current.merchant_id, intent_id)
-        if isinstance(refused, (SamePerson, NotAllowed)):
+        if isinstance(refused, (SamePerson, NotAllowed, LimitReached)):
             refusal = _refusal_of_person(db, decision)
             if refusal is None:
                 raise refused
@@ -189,12 +192,31 @@ def _refusal_of_person(db: Connection, decision: Decision) -> dict[str, Any] | N
     """Why this person may not approve this refund: they asked for it (P7), or it is above their limit."""
     if current.actor in (decision.requester, decision.case_opener):
         return {"kind": "own"}
-    if role_reaches(current.role, decision.route):
-        return None
+    together = read_sum(db, current.merchant_id, decision.intent_id) if decision.state == "proposed" else None
+    if role_reaches(current.role, decision.route) and (together is None or role_reaches(current.role, together.route)):
+        return _refusal_of_windows(db, decision)
+    if together is not None and together.manager_from_minor is not None and together.others:
+        alone = decision.amount_minor < together.manager_from_minor
+        if alone and together.together_minor >= together.manager_from_minor:
+            return {"kind": "sum", "together_minor": together.together_minor, "currency": together.currency,
+                    "others_text": words.counted(together.others, "other refund", "other refunds"),
+                    "limit_minor": together.manager_from_minor - 1}  # fmt: skip
     limit = read_policy(db, current.merchant_id, decision.policy_id, decision.policy_version)
     first_of_managers = limit.terms.routes.manager_from_minor.get(decision.currency, 0)
     return {"kind": "limit", "amount_minor": decision.amount_minor, "limit_minor": max(0, first_of_managers - 1),
             "currency": decision.currency, "above": decision.amount_minor >= first_of_managers}  # fmt: skip
+
+
+def _refusal_of_windows(db: Connection, decision: Decision) -> dict[str, Any] | None:
+    """Which of the person's hour and day is used up, what is left of it and when it frees."""
+    if decision.state != "proposed":
+        return None
+    for window in windows(db, current.merchant_id, current.staff_id, decision.currency, exponent(decision.currency)):
+        if not window.takes(decision.amount_minor):
+            return {"kind": "window", "span": window.span, "left": window.limit_count - window.used_count,
+                    "most": window.limit_count, "left_minor": window.limit_minor - window.used_minor,
+                    "limit_minor": window.limit_minor, "currency": window.currency, "ends_at": window.ends_at}  # fmt: skip
+    return None
 
 
 def _refusal_of_state(decision: Decision) -> dict[str, Any] | None:

@@ -43,12 +43,16 @@ def leave(staff_id: UUID) -> Response:
         name, changed = _switch_off(db, staff_id)
     if changed:
         log.warning("person_switched_off", staff_id=current.staff_id, kind="leaver", merchant=current.slug)
-    say("ok", f"{name} is switched off.", "Every session of theirs has ended.")
+    say(
+        "ok",
+        f"{name} is switched off.",
+        "Every session of theirs has ended, and what they approved and was not sent is held.",
+    )
     return see_other("people.index")
 
 
 def _switch_off(db: Connection, staff_id: UUID) -> tuple[str, bool]:
-    name, changed = switch_off(db, current.merchant_id, staff_id)
+    name, changed = switch_off(db, current.merchant_id, staff_id, current.actor)
     sessions.end_of_person(db, staff_id)
     return name, changed
 

@@ -14,6 +14,7 @@ from console.fragments import asked_for_part, page, see_other
 from console.log import log
 from ledger.cases import REASONS
 from ledger.errors import BadInput
+from ledger.limits import CustomerDay, customer_days
 from ledger.queries.queue import (
     MOST_COUNTED,
     SORTS,
@@ -63,7 +64,8 @@ def index() -> Response:
         found = read_page(db, current.merchant_id, wanted, key)
         known = None if wanted.narrowed else counts.by_view.get(wanted.view)
         total = count_page(db, current.merchant_id, wanted) if known is None else known
-        return page("queue.html", "rows", **_page(wanted, key, found, counts, total))
+        days = customer_days(db, current.merchant_id, [row.case_id for row in found.rows])
+        return page("queue.html", "rows", **_page(wanted, key, found, counts, total, days))
 
 
 @blueprint.get("/fresh")
@@ -146,14 +148,21 @@ def _address(wanted: Wanted, endpoint: str = "queue.index", **more: str) -> str:
     return f"{url_for(endpoint)}?{_query(wanted, **more)}"
 
 
-def _page(wanted: Wanted, key: Key | None, found: QueuePage, counts: ViewCounts, total: int) -> dict[str, Any]:
+def _page(
+    wanted: Wanted,
+    key: Key | None,
+    found: QueuePage,
+    counts: ViewCounts,
+    total: int,
+    days: dict[UUID, CustomerDay],
+) -> dict[str, Any]:
     last = counts.last_event
     return {
         "view_title": VIEW_LABELS[wanted.view],
         "views": [_view(name, wanted, counts) for name in VIEW_LABELS],
         "tally": "",
         "filters": _filters(wanted),
-        "rows": [_row(row) for row in found.rows],
+        "rows": [_row(row, days.get(row.case_id)) for row in found.rows],
         "page": _pager(wanted, key, found, total),
         "empty": _empty(wanted),
         "fresh": _fresh(wanted, counts.at, last, 0),
@@ -195,7 +204,7 @@ def _state_word(stage: str) -> str:
     return stage.replace("_", " ").capitalize()
 
 
-def _row(row: QueueRow) -> dict[str, Any]:
+def _row(row: QueueRow, day: CustomerDay | None) -> dict[str, Any]:
     state, text, icon = words.STAGES[row.stage]
     grades = f" · {row.grades}" if row.grades else ""
     return {
@@ -208,7 +217,7 @@ def _row(row: QueueRow) -> dict[str, Any]:
         "reason": words.REASONS[row.reason],
         "received_text": f"{row.received} of {row.announced}{grades}",
         "received": row.received > 0,
-        "signals": _signals(row),
+        "signals": _signals(row) + ([words.customer_day(day.refunds, day.currency, day.minor)] if day else []),
         "amount_minor": row.amount_minor,
         "currency": row.currency,
         "step": {"state": state, "text": text, "icon": icon},

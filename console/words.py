@@ -165,3 +165,8 @@ def choices(options: dict[str, str]) -> list[Any]:
 def counted(number: int, one: str, many: str) -> str:
     """ "1 refund", "3 refunds"."""
     return f"{number} {one if number == 1 else many}"
+
+
+def customer_day(refunds: int, currency: str, minor: int) -> str:
+    """ "3 refunds to this customer in 24 h, together 447.00 GBP": perhaps one refund split into many (S22)."""
+    return f"{refunds} refunds to this customer in 24 h, together {money(minor, currency)} {currency}"

@@ -30,6 +30,7 @@ SLUG = "retail"
 POLICY = {
     "policy_id": f"{SLUG}-returns", "version": 1, "title": "Returns of the retailer", "refund_trigger": "received",
     "pay_within_days": 14, "shipping": "none", "routes": {"manager_from_minor": {"GBP": 25_000}},
+    "limits": {role: {"GBP": {"hour": {"count": 10**9, "minor": 10**15}}} for role in ("desk", "manager")},
 }  # fmt: skip
 CAP_MINOR = {"GBP": 100_000_000}
 KILLS = ("none", "worker", "web", "database")

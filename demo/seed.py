@@ -44,6 +44,11 @@ POLICY: Final[dict[str, Any]] = {
     "policy_id": f"{SLUG}-returns", "version": 1, "title": "Returns of the web shop", "status": "approved",
     "refund_trigger": "inspected", "pay_within_days": 14, "shipping": "none",
     "routes": {"manager_from_minor": {"EUR": 25000, "GBP": 25000, "USD": 25000, "JPY": 40000}},
+    # A morning's approvals are seeded within a minute of real time.
+    "limits": {
+        role: {currency: {"hour": {"count": 400, "minor": 5_000_000}} for currency in ("EUR", "GBP", "USD", "JPY")}
+        for role in ("desk", "manager")
+    },
 }  # fmt: skip
 CAPS_MINOR: Final = {"EUR": 800_000, "GBP": 500_000, "USD": 300_000, "JPY": 20_000}
 

@@ -1,7 +1,8 @@
 """Approving: one person binds one exact intent. Everything an approval sets off commits with it or not at all.
 
 Approve = bind what was seen + seal it + move the intent + reserve the capture + freeze the request + count the cap.
-Lock order: case, intent, capture, cap day (last, and held only until the commit that follows).
+Lock order: customer (or order), case, intent, windows of the person, capture, cap day
+(last, and held only until the commit that follows).
 """
 
 import hmac
@@ -23,11 +24,13 @@ from ledger.errors import (
     AlreadyDecided,
     BadInput,
     LedgerError,
+    LimitReached,
     NotAllowed,
     NotEnoughMoneyLeft,
     NotFound,
     SamePerson,
     Stale,
+    SumTooHigh,
     WrongState,
 )
 from ledger.events import ANOTHER_WAITS_OF_INTENT, LockedCase, append, lock_case_of_intent_later, locked_case
@@ -47,6 +50,7 @@ from ledger.fingerprint import (
     request_digest,
 )
 from ledger.ids import uuid7
+from ledger.limits import Sum, lock_payee_later, sums_later, sums_of
 from ledger.reservation import leaves_too_little, reserve_cap_later, transfer
 from ledger.seals import Sealer, SealVerifier
 from ledger.states import STAGE
@@ -95,15 +99,16 @@ def approve(
 ) -> Decision:
     """Binds `seen` to the intent if that is still what the rows say; else changes nothing.
 
-    Locks case, intent, capture, cap day. Raises NotFound, NotAllowed (role or limit), SamePerson (P7), AlreadyDecided with
-    the standing approval, Stale with old and new values when anything differs from what was shown, NotEnoughMoneyLeft,
-    WrongState while the order is blocked.
+    Locks customer or order, case, intent, the person's windows, capture, cap day. Raises NotFound, NotAllowed (role or limit),
+    SumTooHigh, LimitReached (the person's hour or day), SamePerson (P7), AlreadyDecided with the standing approval, Stale with
+    old and new values when anything differs from what was shown, NotEnoughMoneyLeft, WrongState while the order is blocked.
     """
     standing = _lock_and_read(db, merchant_id, intent_id, staff_id)
     case, intent = standing.case, standing.intent
     if intent["state"] != "proposed":
         raise decided_or_stale(db, intent)
     check_may_approve(intent, staff_id, standing.role)
+    check_sum(standing.role, standing.sum)
     if intent["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
     refuse_not_sendable(intent)
@@ -136,21 +141,25 @@ class _Standing:
     evidence: bytes
     role: str | None
     stage: str
+    sum: Sum | None
 
 
 def _lock_and_read(db: Connection, merchant_id: UUID, intent_id: UUID, staff_id: UUID) -> _Standing:
     """In one round trip, each statement after the one before: what follows the lock sees what was committed before it."""
     with together(db):
+        lock_payee_later(db, merchant_id, intent_id)
         locked = lock_case_of_intent_later(db, merchant_id, intent_id)
         read = lock_intent_later(db, merchant_id, intent_id)
         evidence = evidence_of_intent_later(db, merchant_id, intent_id)
         member = run_later(db, _MEMBER, m=merchant_id, s=staff_id)
         waits = run_later(db, ANOTHER_WAITS_OF_INTENT, m=merchant_id, i=intent_id)
+        summed = sums_later(db, merchant_id, [intent_id])
     case, intent, role = locked_case(locked.first()), read.first(), member.first()
     if intent is None:
         raise NotFound
     stage = case.stage if case.stage == STAGE["proposed"] and waits.rows() else STAGE["approved"]
-    return _Standing(case, intent, digest_of_evidence(evidence.rows()), role["role"] if role else None, stage)
+    return _Standing(case, intent, digest_of_evidence(evidence.rows()), role["role"] if role else None, stage,
+                     sums_of(summed.rows()).get(intent_id))  # fmt: skip
 
 
 def role_of(db: Connection, merchant_id: UUID, staff_id: UUID) -> str | None:
@@ -177,6 +186,8 @@ def refused_as_said() -> Iterator[None]:
             raise NotEnoughMoneyLeft from error
         if "capture_not_verified" in str(error.orig):
             raise WrongState(NOT_READ_YET) from error
+        if "within_what_a_person_approves" in (getattr(getattr(error.orig, "diag", None), "constraint_name", "") or ""):
+            raise LimitReached from error
         raise
 
 
@@ -196,6 +207,7 @@ class Live:
     intent: RowMapping
     evidence: bytes
     approval: RowMapping | None
+    sum: Sum | None = None
 
 
 def read_live(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> dict[UUID, Live]:
@@ -207,10 +219,17 @@ def read_live(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> 
         locked = lock_intents_later(db, merchant_id, intent_ids)
         approvals = run_later(db, _APPROVALS, m=merchant_id, ids=list(intent_ids))
         evidence = evidence_of_intents_later(db, merchant_id, intent_ids)
+        summed = sums_later(db, merchant_id, intent_ids)
+    sums = sums_of(summed.rows())
     approved = {row["intent_id"]: row for row in approvals.rows()}
     seen = digests_of_evidence(evidence.rows())
     return {
-        intent["intent_id"]: Live(intent, seen.get(intent["case_id"], NO_EVIDENCE), approved.get(intent["intent_id"]))
+        intent["intent_id"]: Live(
+            intent,
+            seen.get(intent["case_id"], NO_EVIDENCE),
+            approved.get(intent["intent_id"]),
+            sums.get(intent["intent_id"]),
+        )
         for intent in locked.rows()
     }
 
@@ -219,8 +238,9 @@ def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str
     """Why this intent must not be sent now, or "" (P6). Everything is computed again from live rows.
 
     `seal`, `generation` (a restored backup brought the approval back), `expired`, `fingerprint` (also evidence, entitlement,
-    request), `left` (approver gone or role fallen), `blocked` (the order's facts are in question), `reservation`, `disputed`
-    (the customer's bank disputes the charge, or asks about it), `multicapture` (the provider does not take this refund now).
+    request), `left` (approver gone or role fallen), `strength` (the sum over approvals before this one takes a manager, S30),
+    `blocked` (the order's facts are in question), `reservation`, `disputed` (the customer's bank disputes the charge, or asks
+    about it), `multicapture` (the provider does not take this refund now).
     """
     intent, approval = live.intent, live.approval
     if approval is None or not verifier.valid(dict(approval)):
@@ -237,6 +257,8 @@ def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str
         return "fingerprint"
     if approval["disabled_at"] is not None or not role_reaches(approval["role"], intent["route"]):
         return "left"
+    if live.sum is None or not role_reaches(approval["role"], live.sum.route):
+        return "strength"
     if approval["reserved_minor"] != intent["amount_minor"]:
         return "reservation"
     if intent["blocked"]:
@@ -244,9 +266,13 @@ def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str
     return "disputed" if approval["disputed"] else not_sendable(intent)
 
 
+# A key's age begins with its first attempt: the row is committed before any call, so a key without one was never sent. Books
+# that went back in time may lack rows of attempts; there every approval is void, and nothing is sent (S84, S85).
 _APPROVALS: Final = f"""
-    SELECT a.*, o.request, o.request_digest, o.attempts, o.trace, o.approved_at AS key_since, s.disabled_at, m.role,
+    SELECT a.*, o.request, o.request_digest, o.attempts, o.trace, s.disabled_at, m.role,
         EXISTS (SELECT 1 FROM void_approvals v WHERE v.merchant_id = a.merchant_id AND v.approval_id = a.approval_id) AS void,
+        coalesce((SELECT min(t.started_at) FROM attempts t WHERE t.merchant_id = a.merchant_id AND t.intent_id = a.intent_id),
+            now()) AS key_since,
         (SELECT amount_minor FROM transfers t WHERE t.merchant_id = a.merchant_id AND t.intent_id = a.intent_id
             AND t.step = 'reserve') AS reserved_minor,
         {HOLDS} AS disputed
@@ -282,6 +308,12 @@ def refuse_not_sendable(intent: RowMapping) -> None:
         raise WrongState(
             "More of this payment may still be captured: until then no part of it goes back with its transfer or its fee."
         )
+
+
+def check_sum(role: str | None, sum_: Sum | None) -> None:
+    """Raises SumTooHigh when the refund takes a manager together with others of its order and customer (S22)."""
+    if sum_ is None or not role_reaches(role, sum_.route):
+        raise SumTooHigh
 
 
 def current_evidence(db: Connection, intent: RowMapping) -> bytes:

@@ -1,6 +1,7 @@
 """Approving every proposed refund of one case at once: all of them are bound, or none is.
 
-Each keeps its own approval, fingerprint, key and fate afterwards. Lock order: case, intents by number, captures by id, cap days.
+Each keeps its own approval, fingerprint, key and fate afterwards. Lock order: customer or order, case, intents by
+number, captures by id, cap days.
 """
 
 import hmac
@@ -14,6 +15,7 @@ from ledger.approvals import (
     Decision,
     Seen,
     check_may_approve,
+    check_sum,
     current_evidence,
     decided_or_stale,
     freeze_request,
@@ -29,6 +31,7 @@ from ledger.database import rows, together
 from ledger.errors import AlreadyDecided, NotFound, Stale, WrongState
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import fingerprint, read_intent
+from ledger.limits import lock_payee_later, read_sum
 from ledger.reservation import reserve_cap_later, transfer
 from ledger.seals import Sealer
 
@@ -50,6 +53,8 @@ def approve_together(
     WrongState; AlreadyDecided when each of them was approved before; Stale, with a list of what changed in `facts["all"]`,
     when one of them changed or is gone, or another is proposed that the page did not show.
     """
+    for intent_id in list(seen)[:1]:
+        lock_payee_later(db, merchant_id, intent_id)
     case = lock_case(db, merchant_id, case_id)
     intents = [_read(db, merchant_id, intent_id) for intent_id in seen]
     if not intents or any(intent["case_id"] != case_id for intent in intents):
@@ -101,6 +106,7 @@ def _still_as_seen(
     role = role_of(db, case.merchant_id, staff_id)
     for intent in intents:
         check_may_approve(intent, staff_id, role)
+        check_sum(role, read_sum(db, case.merchant_id, intent["intent_id"]))
     changed = [
         one if isinstance(one, Stale) else stale(db, intent)
         for one, intent in zip(refused, intents, strict=True)

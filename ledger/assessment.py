@@ -19,6 +19,7 @@ from ledger.events import LockedCase, append, lock_order_and_case
 from ledger.fingerprint import evidence_digest
 from ledger.ids import uuid7
 from ledger.intents import Basis, Proposal, live_intents, propose, withdraw
+from ledger.limits import beside_minor
 from ledger.orders import read_allocation
 from ledger.reservation import give_back
 
@@ -68,7 +69,7 @@ def reassess(
         basis = Basis(
             entitlement_id, bytes.fromhex(result.digest.removeprefix("sha256:")), seen, policy.policy_id, policy.version,
             [{"line": line, "from": a, "to": b} for line, a, b in result.record["units"]],
-            "manager" if result.record["route"]["level"] != "staff" else "desk", requester or case.opened_by,
+            _route(db, case, facts, result), requester or case.opened_by,
         )  # fmt: skip
         for proposal in _proposals(db, case, facts, result):
             propose(db, case, basis, proposal, actor)
@@ -79,6 +80,15 @@ def reassess(
     _summarise(db, case, facts, result)
     give_back(db, unsent)
     return result
+
+
+def _route(db: Connection, case: LockedCase, facts: Facts, result: Entitlement) -> str:
+    """Who decides, by the sum: the order's own is in the entitlement, its customer's other refunds of 24 hours join it (S22)."""
+    if result.record["route"]["level"] != "staff":
+        return "manager"
+    others = beside_minor(db, case.merchant_id, case.order_id)
+    total = result.total_minor + sum(claim.minor for claim in facts.priors.claims)
+    return facts.policy.route(case.currency, total + others, exception=False)
 
 
 def work_out_again(db: Connection, merchant_id: UUID, case_id: UUID, actor: str) -> LockedCase:

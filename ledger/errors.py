@@ -37,6 +37,18 @@ class NotAllowed(LedgerError):
     code = "not-allowed"
 
 
+class LimitReached(LedgerError):
+    """This is more than you may approve in this hour or day. Wait until it frees, or hand it to somebody else."""
+
+    code = "limit-reached"
+
+
+class SumTooHigh(NotAllowed):
+    """Together with the other refunds of this order and customer this is above what you may approve. Hand it to a manager."""
+
+    code = "sum-too-high"
+
+
 class SamePerson(LedgerError):
     """You asked for this, so another person has to approve it."""
 

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ledger.database import first, run, scalar
+from ledger.database import first, pin_tenant, rows, run, scalar
 from ledger.errors import BadInput, NotFound
+from ledger.events import SYSTEM
 from ledger.ids import uuid7
+from ledger.revocation import revoke
 
 ROLES = ("reader", "desk", "manager", "finance", "admin")
 
@@ -36,18 +38,59 @@ def add_person(db: Connection, merchant_id: UUID, *, email: str, name: str, role
         )  # fmt: skip
     else:
         run(db, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :i", i=staff_id)
+    before = scalar(
+        db, "SELECT role FROM memberships WHERE merchant_id = :m AND staff_id = :i", m=merchant_id, i=staff_id
+    )
     run(
         db, "INSERT INTO memberships (merchant_id, staff_id, role) VALUES (:m, :i, :r)"
         " ON CONFLICT (merchant_id, staff_id) DO UPDATE SET role = excluded.role, ended_at = NULL",
         m=merchant_id, i=staff_id, r=role,
     )  # fmt: skip
+    if before is not None and before != role:
+        revoke(db, merchant_id, staff_id, SYSTEM, f"became {role}")
     return staff_id
 
 
-def switch_off(db: Connection, merchant_id: UUID, staff_id: UUID) -> tuple[str, bool]:
+def change_role(db: Connection, merchant_id: UUID, staff_id: UUID, role: str) -> tuple[int, int]:
+    """Gives a member another role; what they may approve no longer and was not sent is held in the same transaction (S36).
+
+    Returns how many refunds were held, and how many that had left are listed for review. Raises NotFound, BadInput. Locks the
+    membership, then their cases in turn.
+    """
+    if role not in ROLES:
+        raise BadInput("role", f"is one of {', '.join(ROLES)}")
+    changed = run(
+        db, "UPDATE memberships SET role = :r WHERE merchant_id = :m AND staff_id = :s AND ended_at IS NULL",
+        m=merchant_id, s=staff_id, r=role,
+    )  # fmt: skip
+    if not changed:
+        raise NotFound
+    return revoke(db, merchant_id, staff_id, SYSTEM, f"became {role}")
+
+
+def disable(db: Connection, staff_id: UUID) -> tuple[int, int]:
+    """Switches a person off in every merchant; their unsent approvals are held in the same transaction (S10, S36).
+
+    Returns what `change_role` returns, over all merchants; the transaction is pinned to the last of them. Locks the person,
+    then their cases in turn.
+    """
+    run(db, "UPDATE staff SET disabled_at = coalesce(disabled_at, now()) WHERE staff_id = :s", s=staff_id)
+    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
+    merchants = rows(db, "SELECT merchant_id FROM memberships WHERE staff_id = :s ORDER BY merchant_id", s=staff_id)
+    db.exec_driver_sql("SELECT set_config('onceback.staff', '', true)")
+    held = listed = 0
+    for row in merchants:
+        pin_tenant(db, row["merchant_id"])
+        of_merchant = revoke(db, row["merchant_id"], staff_id, SYSTEM, "was switched off")
+        held, listed = held + of_merchant[0], listed + of_merchant[1]
+    return held, listed
+
+
+def switch_off(db: Connection, merchant_id: UUID, staff_id: UUID, actor: str = SYSTEM) -> tuple[str, bool]:
     """Ends a person's membership here, and disables them when it was the last; returns their name and whether it changed.
 
-    Locks the membership, then the person. What they approved and was not sent yet is refused by the worker. Raises NotFound.
+    What they approved and was not sent yet is held at once (S36). Locks the membership, the person, then their cases in turn.
+    Raises NotFound.
     """
     member = first(
         db,
@@ -64,6 +107,8 @@ def switch_off(db: Connection, merchant_id: UUID, staff_id: UUID) -> tuple[str, 
     )  # fmt: skip
     if not _other_memberships(db, staff_id):
         run(db, "UPDATE staff SET disabled_at = now() WHERE staff_id = :s AND disabled_at IS NULL", s=staff_id)
+    if member["ended_at"] is None:
+        revoke(db, merchant_id, staff_id, actor, "left")
     return person["name"], member["ended_at"] is None
 
 

@@ -31,6 +31,22 @@ class Connect(BaseModel):
     refund_application_fee: bool = False
 
 
+class Window(BaseModel):
+    """What one person may approve in an hour or a day of one currency: how many, and how much in minor units."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    count: int = Field(ge=0)
+    minor: int = Field(ge=0)
+
+
+class Windows(BaseModel):
+    """A person's hour, and day where it is limited too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    hour: Window
+    day: Window | None = None
+
+
 class PolicyDocument(BaseModel):
     """The fields of a policy this version of the engine reads; the rest of the document is kept and not interpreted."""
 
@@ -42,6 +58,9 @@ class PolicyDocument(BaseModel):
     grade_bps: dict[str, int] = Field(default_factory=dict)
     routes: Routes = Field(default_factory=Routes)
     connect: Connect = Field(default_factory=Connect)
+    # By role and currency; the policy in force now counts. A currency that is not named has nothing to give, and a document
+    # without limits has the defaults (`reviewer_limits` in the database, which is what decides).
+    limits: dict[Literal["desk", "manager"], dict[str, Windows]] | None = None
 
 
 @dataclass(frozen=True)

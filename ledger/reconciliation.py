@@ -223,7 +223,7 @@ def _after_absence(
         give_to_person(db, case, intent, "refund_vanished")
         return None
     row = first(db, _AGES, m=merchant_id, i=intent_id)
-    if row is None or row["approved_age"] >= timedelta(hours=KEY_SAFE_HOURS):
+    if row is None or row["key_age"] is None or row["key_age"] >= timedelta(hours=KEY_SAFE_HOURS):
         give_to_person(db, case, intent, "key_too_old")
         return None
     if row["unclear"] >= MOST_UNCLEAR:
@@ -240,7 +240,8 @@ def _after_absence(
 
 # The age of the last attempt counts from when its result was recorded (the call was over) by the database clock.
 _AGES: Final = """
-    SELECT now() - o.approved_at AS approved_age, now() - r.at AS settled_age,
+    SELECT now() - (SELECT min(a.started_at) FROM attempts a WHERE a.merchant_id = o.merchant_id AND a.intent_id = o.intent_id)
+        AS key_age, now() - r.at AS settled_age,
         (SELECT count(*) FROM attempt_results u WHERE u.merchant_id = o.merchant_id AND u.intent_id = o.intent_id
             AND u.outcome = 'unknown')::int AS unclear
     FROM outbox o

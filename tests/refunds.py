@@ -156,6 +156,9 @@ def grow_old(stack: Stack, one: Proposed, hours: float) -> None:
         stack, "UPDATE outbox SET approved_at = approved_at - %s::interval WHERE intent_id = %s", since, one.intent_id
     )  # fmt: skip
     as_administrator(
+        stack, "UPDATE attempts SET started_at = started_at - %s::interval WHERE intent_id = %s", since, one.intent_id
+    )
+    as_administrator(
         stack, "UPDATE attempt_results SET at = at - %s::interval WHERE intent_id = %s", since, one.intent_id
     )
 

@@ -23,6 +23,7 @@ from tests.orders import USUAL_LINES, Line, Order, insert_order, sha256
 from tests.stack import Stack
 
 PASSWORD = "as long as a sentence, and never used elsewhere"
+CURRENCIES = ("GBP", "EUR", "USD", "JPY", "KWD", "CHF", "SEK", "PLN", "HUF", "TWD", "ISK", "UGX", "BHD")
 POLICY_FROM = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = (
     ("priya", "Priya Raman", "desk"),
@@ -144,13 +145,23 @@ def add_order(
 ) -> Order:
     """Another order of the merchant, paid by `captured` (tender to minor units; default: all by card).
 
-    What is `by_hand` (a set of tenders) no provider holds.
+    What is `by_hand` (a set of tenders) no provider holds. Its customer is another Ilse Brandt unless one is given, so that
+    what one customer gets in a day does not add up (S22).
     """
     with transaction(stack.console, world.merchant_id) as db:
+        if customer_id is None:
+            ref = f"C-{external_ref}"
+            customer_id = _insert_customer(db, world.merchant_id, ref, "Ilse Brandt", f"{ref.lower()}@example.org")
         return insert_order(
-            db, world.merchant_id, world.provider_account_id, customer_id or world.ilse, external_ref,
+            db, world.merchant_id, world.provider_account_id, customer_id, external_ref,
             currency=currency, exponent=exponent, lines=lines, captured=captured, by_hand=by_hand,
         )  # fmt: skip
+
+
+def add_customer(stack: Stack, world: World, ref: str, name: str = "Somebody Else") -> UUID:
+    """Another customer of the merchant."""
+    with transaction(stack.console, world.merchant_id) as db:
+        return _insert_customer(db, world.merchant_id, ref, name, f"{ref.lower()}@example.org")
 
 
 def usual_policy(policy_id: str) -> dict[str, Any]:
@@ -166,7 +177,14 @@ def usual_policy(policy_id: str) -> dict[str, Any]:
         "refund_trigger": "received",
         "grade_bps": {"C": 3000, "D": 10000},
         "routes": {"manager_from_minor": {"GBP": 25000, "EUR": 25000}},
+        "limits": wide_limits(),
     }
+
+
+def wide_limits() -> dict[str, Any]:
+    """Hours in which nobody is stopped: tests of the limits have policies of their own."""
+    hours = {currency: {"hour": {"count": 100_000, "minor": 10**12}} for currency in CURRENCIES}
+    return {"desk": hours, "manager": hours}
 
 
 def _insert_merchant(db: Connection, merchant_id: UUID, slug: str, zone: str, account_id: UUID) -> None:

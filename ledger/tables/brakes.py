@@ -1,6 +1,18 @@
 """Limits of people, pause, shadow, automatic approval."""
 
-from sqlalchemy import Boolean, Column, ForeignKeyConstraint, Table, Text, UniqueConstraint, Uuid, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
 
 from ledger.tables.base import MOMENT, NOW, metadata
 
@@ -70,4 +82,36 @@ alarm_closings = Table(
     Column("at", MOMENT, nullable=False, server_default=NOW),
     ForeignKeyConstraint(["merchant_id", "alarm_id"], ["alarms.merchant_id", "alarms.alarm_id"]),
     ForeignKeyConstraint(["merchant_id", "staff_id"], ["memberships.merchant_id", "memberships.staff_id"]),
+)
+
+reviewer_windows = Table(
+    "reviewer_windows",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("staff_id", Uuid, primary_key=True),
+    Column("currency", Text, primary_key=True),
+    Column("span", Text, primary_key=True),
+    Column("starts_at", MOMENT, primary_key=True),
+    Column("ends_at", MOMENT, nullable=False),
+    Column("limit_count", Integer, nullable=False),
+    Column("limit_minor", BigInteger, nullable=False),
+    Column("used_count", Integer, nullable=False, server_default=text("0")),
+    Column("used_minor", BigInteger, nullable=False, server_default=text("0")),
+    ForeignKeyConstraint(["merchant_id", "staff_id"], ["memberships.merchant_id", "memberships.staff_id"]),
+)
+
+approval_entries = Table(
+    "approval_entries",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("approval_id", Uuid, primary_key=True),
+    Column("intent_id", Uuid, nullable=False),
+    Column("seat", SmallInteger, nullable=False),
+    Column("staff_id", Uuid),
+    Column("currency", Text, nullable=False),
+    Column("amount_minor", BigInteger, nullable=False),
+    Column("at", MOMENT, nullable=False, server_default=text("clock_timestamp()")),
+    UniqueConstraint("merchant_id", "intent_id", "seat"),
+    ForeignKeyConstraint(["merchant_id", "approval_id"], ["approvals.merchant_id", "approvals.approval_id"]),
+    ForeignKeyConstraint(["merchant_id", "intent_id"], ["intents.merchant_id", "intents.intent_id"]),
 )

@@ -170,6 +170,7 @@ class Desk:
         """On both sides: everything recorded so far is that much older, and the provider's clock is further on."""
         since = f"{hours} hours"
         as_administrator(self.stack, "UPDATE outbox SET approved_at = approved_at - %s::interval", since)
+        as_administrator(self.stack, "UPDATE attempts SET started_at = started_at - %s::interval", since)
         as_administrator(self.stack, "UPDATE attempt_results SET at = at - %s::interval", since)
         self.sandbox.advance(hours * 3600)
 

@@ -24,9 +24,9 @@ NOBODYS = {
 # S45: functions that run as their owner. Each moves what no role may update, and nothing else.
 DEFINERS = {
     "apply_transfer", "apply_line_claim", "apply_cap_entry", "apply_event", "keep_paid_units", "apply_hold", "apply_capture_fact",
-    "apply_brake_pull", "apply_brake_answer", "apply_alarm_closing",
     "apply_external_state", "apply_external_allocation", "apply_dispute_state", "keep_units_paid_outside",
     "send_nothing_disputed",
+    "apply_brake_pull", "apply_brake_answer", "apply_alarm_closing", "count_approval",
 }  # fmt: skip
 
 KEYS = """

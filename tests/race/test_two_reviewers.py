@@ -77,6 +77,7 @@ def let_both_look(monkeypatch: pytest.MonkeyPatch) -> None:
         met.wait(timeout=10)
 
     allowed = approvals.check_may_approve
+    monkeypatch.setattr(approvals, "lock_payee_later", lambda *_: None)
     monkeypatch.setattr(approvals, "lock_case_of_intent_later", look)
     monkeypatch.setattr(approvals, "lock_intent_later", read)
     monkeypatch.setattr(approvals, "check_may_approve", wait_for_the_other)
@@ -109,6 +110,7 @@ def test_without_the_guards_of_the_database_either_it_is_approved_and_reserved_t
     without(
         stack,
         "ALTER TABLE approvals DROP CONSTRAINT approved_once_per_seat",
+        "ALTER TABLE approvals DISABLE TRIGGER counts_for_its_person",
         "ALTER TABLE events DISABLE TRIGGER USER",
         "ALTER TABLE events DROP CONSTRAINT events_pkey",
         "ALTER TABLE transfers DROP CONSTRAINT one_transfer_per_step",

@@ -152,7 +152,7 @@ def test_a_refused_refund_is_asked_for_again_and_another_person_approves(desk: D
 def test_an_earlier_refund_of_the_customer_is_a_signal(desk: Desk) -> None:
     first = lives.propose(desk.stack, desk.world)
     desk.pay(first["intent_id"])
-    order = add_order(desk.stack, desk.world, "B-2")
+    order = add_order(desk.stack, desk.world, "B-2", customer_id=desk.world.ilse)
     second = lives.propose(desk.stack, desk.world, ((LAMP, 1),), order=order, reference="chat-2")
     page = desk.at(desk.world.priya).get(desk.case(second["case_id"]))
     assert "24.90 GBP for unit 1 of TEE of another order" in page.text

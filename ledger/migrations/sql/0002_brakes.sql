@@ -205,3 +205,98 @@ GRANT SELECT ON deployment_brakes, brake_pulls, brake_asks, brake_answers, alarm
 GRANT INSERT ON brake_pulls, brake_asks, brake_answers, alarm_closings TO onceback_console;
 GRANT SELECT ON deployment_brakes TO onceback_worker;
 GRANT EXECUTE ON FUNCTION brake_role(uuid, uuid), granted_now(uuid, text, timestamptz) TO onceback_console, onceback_worker;
+
+-- What a person may approve in an hour and in a day, per currency: one row for each window, moved by the approvals themselves.
+CREATE TABLE reviewer_windows (
+    merchant_id uuid NOT NULL,
+    staff_id uuid NOT NULL,
+    currency text NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
+    span text NOT NULL CHECK (span IN ('hour', 'day')),
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL CHECK (ends_at > starts_at),
+    limit_count integer NOT NULL CHECK (limit_count >= 0),
+    limit_minor bigint NOT NULL CHECK (limit_minor >= 0),
+    used_count integer NOT NULL DEFAULT 0,
+    used_minor bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (merchant_id, staff_id, currency, span, starts_at),
+    CONSTRAINT within_what_a_person_approves CHECK (
+        used_count BETWEEN 0 AND limit_count AND used_minor BETWEEN 0 AND limit_minor),
+    FOREIGN KEY (merchant_id, staff_id) REFERENCES memberships (merchant_id, staff_id)
+);
+-- The journal that moves them. `at` is taken while the rows that are summed are locked, so it is the order of approvals (S30).
+CREATE TABLE approval_entries (
+    merchant_id uuid NOT NULL,
+    approval_id uuid NOT NULL,
+    intent_id uuid NOT NULL,
+    seat smallint NOT NULL,
+    staff_id uuid,
+    currency text NOT NULL,
+    amount_minor bigint NOT NULL CHECK (amount_minor > 0),
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (merchant_id, approval_id),
+    UNIQUE (merchant_id, intent_id, seat),
+    FOREIGN KEY (merchant_id, approval_id) REFERENCES approvals (merchant_id, approval_id),
+    FOREIGN KEY (merchant_id, intent_id) REFERENCES intents (merchant_id, intent_id)
+);
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON approval_entries FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON approval_entries FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- The limits of a role in a currency, from the policy in force now; a currency it does not name has none of it to give, and a
+-- policy without limits has the defaults, in major units of the currency.
+CREATE FUNCTION reviewer_limits(m uuid, who text, cur text, exponent integer)
+    RETURNS TABLE (span text, most integer, most_minor bigint) LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    WITH terms AS (
+        SELECT NULLIF((SELECT document->'limits' FROM policies WHERE merchant_id = m AND effective @> now()
+            ORDER BY policy_id, version DESC LIMIT 1), 'null') AS l
+    )
+    SELECT d.span, d.most, (d.major * power(10::numeric, exponent))::bigint
+    FROM terms, (VALUES ('desk', 'hour', 40, 1500), ('desk', 'day', 150, 5000), ('manager', 'hour', 40, 10000)) d(role, span, most, major)
+    WHERE terms.l IS NULL AND d.role = who
+    UNION ALL
+    SELECT s.span, coalesce((l->who->cur->s.span->>'count')::integer, 0), coalesce((l->who->cur->s.span->>'minor')::bigint, 0)
+    FROM terms, (VALUES ('hour'), ('day')) s(span)
+    WHERE terms.l IS NOT NULL AND who IN ('desk', 'manager') AND (s.span = 'hour' OR l->who->cur ? 'day')
+$$;
+
+CREATE FUNCTION count_approval() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    what record;
+    w record;
+    counted boolean := false;
+BEGIN
+    SELECT amount_minor, currency, exponent INTO what FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id;
+    INSERT INTO approval_entries (merchant_id, approval_id, intent_id, seat, staff_id, currency, amount_minor)
+        VALUES (NEW.merchant_id, NEW.approval_id, NEW.intent_id, NEW.seat, NEW.staff_id, what.currency, what.amount_minor);
+    FOR w IN
+        SELECT l.*, z.starts_at, CASE l.span WHEN 'hour' THEN z.starts_at + interval '1 hour' ELSE z.next_at END AS ends_at
+        FROM reviewer_limits(NEW.merchant_id, brake_role(NEW.merchant_id, NEW.staff_id), what.currency, what.exponent) l
+        JOIN merchants g ON g.id = NEW.merchant_id
+        CROSS JOIN LATERAL (SELECT
+            CASE l.span WHEN 'hour' THEN date_trunc('hour', now()) ELSE (now() AT TIME ZONE g.zone)::date::timestamp AT TIME ZONE g.zone END
+                AS starts_at,
+            ((now() AT TIME ZONE g.zone)::date + 1)::timestamp AT TIME ZONE g.zone AS next_at) z
+        ORDER BY l.span DESC
+    LOOP
+        counted := true;
+        INSERT INTO reviewer_windows (merchant_id, staff_id, currency, span, starts_at, ends_at, limit_count, limit_minor)
+            VALUES (NEW.merchant_id, NEW.staff_id, what.currency, w.span, w.starts_at, w.ends_at, w.most, w.most_minor)
+            ON CONFLICT DO NOTHING;
+        UPDATE reviewer_windows SET limit_count = w.most, limit_minor = w.most_minor, used_count = used_count + 1,
+            used_minor = used_minor + what.amount_minor
+        WHERE merchant_id = NEW.merchant_id AND staff_id = NEW.staff_id AND currency = what.currency AND span = w.span
+            AND starts_at = w.starts_at AND used_count + 1 <= w.most AND used_minor + what.amount_minor <= w.most_minor;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'more than this person approves in one %', w.span
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'within_what_a_person_approves';
+        END IF;
+    END LOOP;
+    IF NOT counted THEN
+        RAISE EXCEPTION 'this role approves nothing' USING ERRCODE = 'check_violation', CONSTRAINT = 'within_what_a_person_approves';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER counts_for_its_person AFTER INSERT ON approvals FOR EACH ROW EXECUTE FUNCTION count_approval();
+
+GRANT SELECT ON reviewer_windows, approval_entries TO onceback_console;
+GRANT SELECT ON approval_entries TO onceback_worker;
+GRANT EXECUTE ON FUNCTION reviewer_limits(uuid, text, text, integer) TO onceback_console;
