@@ -24,6 +24,7 @@ from sqlalchemy import Connection, RowMapping
 from werkzeug.datastructures import CallbackDict
 
 from console.installation import installed
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run, transaction
 
 COOKIE: Final = "__Host-onceback"
@@ -210,7 +211,7 @@ _END_OLDEST: Final = """
 
 def keep_note(db: Connection, digest: bytes, path: str, note: str) -> None:
     """Puts what was typed on a page into its session that ran out, for the person's next one."""
-    kept = Jsonb({"kept": {"path": path, "note": note}})
+    kept = Jsonb({"kept": {"path": path, "note": mask_card_numbers(note)}})
     run(
         db, "UPDATE sessions SET content = content || :kept WHERE session_hash = :h AND ended_at IS NULL",
         kept=kept, h=digest,

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger import tracing
 from ledger.canonical import canonical_bytes
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, run_later, together
 from ledger.dispute_holds import HOLDS
 from ledger.errors import (
@@ -336,7 +337,8 @@ def sealed_approval(intent: RowMapping, staff_id: UUID, seen: Seen, sealer: Seal
     approval: dict[str, Any] = {
         "merchant_id": intent["merchant_id"], "approval_id": uuid7(), "intent_id": intent["intent_id"], "seat": 1,
         "approver": f"staff:{staff_id}", "staff_id": staff_id, "requester": intent["requester"],
-        "case_opener": intent["case_opener"], "fingerprint": seen.fingerprint, "strength": "session", "note": seen.note,
+        "case_opener": intent["case_opener"], "fingerprint": seen.fingerprint, "strength": "session",
+        "note": mask_card_numbers(seen.note)[:2000],
         "operation_key": seen.operation_key, "approved_at": intent["at"],
         "expires_at": intent["at"] + timedelta(hours=APPROVAL_HOURS), "seal_key_id": sealer.key_id,
     }  # fmt: skip

@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotAllowed, NotFound, SamePerson, WrongState
 from ledger.ids import uuid7
@@ -98,7 +99,7 @@ def pull(
     try:
         run(
             db, "INSERT INTO brake_pulls (merchant_id, pull_id, brake, actor, staff_id, reason) VALUES (:m, :p, :b, :a, :s, :r)",
-            m=merchant_id, p=uuid7(), b=brake, a=actor, s=staff_id, r=reason.strip(),
+            m=merchant_id, p=uuid7(), b=brake, a=actor, s=staff_id, r=mask_card_numbers(reason.strip())[:500],
         )  # fmt: skip
     except IntegrityError as error:
         raise NotAllowed from error
@@ -117,7 +118,7 @@ def ask_release(db: Connection, merchant_id: UUID, brake: str, staff_id: UUID, r
     ask_id = uuid7()
     run(
         db, "INSERT INTO brake_asks (merchant_id, ask_id, brake, staff_id, role, reason) VALUES (:m, :i, :b, :s, :role, :r)",
-        m=merchant_id, i=ask_id, b=brake, s=staff_id, role=role, r=reason.strip(),
+        m=merchant_id, i=ask_id, b=brake, s=staff_id, role=role, r=mask_card_numbers(reason.strip())[:500],
     )  # fmt: skip
     return ask_id
 
@@ -182,7 +183,7 @@ def close_alarm(db: Connection, merchant_id: UUID, alarm_id: UUID, staff_id: UUI
         raise NotFound
     return run(
         db, "INSERT INTO alarm_closings (merchant_id, alarm_id, staff_id, did) VALUES (:m, :a, :s, :d) ON CONFLICT DO NOTHING",
-        m=merchant_id, a=alarm_id, s=staff_id, d=did.strip(),
+        m=merchant_id, a=alarm_id, s=staff_id, d=mask_card_numbers(did.strip())[:500],
     ) == 1  # fmt: skip
 
 

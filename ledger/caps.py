@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from ledger.brakes import brakes_on
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotAllowed, NotFound, SamePerson, WrongState
 from ledger.events import append, lock_case
@@ -109,7 +110,7 @@ def ask_raise(db: Connection, merchant_id: UUID, staff_id: UUID, currency: str, 
     run(
         db, "INSERT INTO cap_raises (merchant_id, raise_id, currency, business_day, from_minor, to_minor, reason, asked_by)"
         " VALUES (:m, :r, :c, :d, :old, :new, :why, :s)", m=merchant_id, r=raise_id, c=currency, d=cap.business_day,
-        old=cap.limit_minor, new=to_minor, why=reason.strip(), s=staff_id,
+        old=cap.limit_minor, new=to_minor, why=mask_card_numbers(reason.strip())[:500], s=staff_id,
     )  # fmt: skip
     return raise_id
 

@@ -4,7 +4,7 @@ The order row is locked first, so two channels asking in the same instant meet t
 is the guard behind it (P1).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.assessment import reassess
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run, scalar
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, MoreThanLeft, NotFound, WrongState
 from ledger.events import LockedCase, append, lock_case
@@ -74,6 +75,7 @@ def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Op
     AlreadyRefunded (rule 3, with P18's facts), MoreThanLeft. Units are taken lowest first.
     """
     _check(request)
+    request = _without_card_numbers(request)
     order = first(
         db, "SELECT * FROM orders WHERE merchant_id = :m AND external_ref = :ref FOR NO KEY UPDATE",
         m=merchant_id, ref=request.order_ref,
@@ -86,6 +88,12 @@ def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Op
         return _join(db, lock_case(db, merchant_id, joined), request)
     _refuse_or_ask(db, order, lines, request)
     return _open(db, order, lines, request)
+
+
+def _without_card_numbers(request: ReturnRequest) -> ReturnRequest:
+    """What a channel or a person wrote freely; references of orders and lines are the shop's own and stay (S76)."""
+    reference, text = mask_card_numbers(request.reference)[:120], mask_card_numbers(request.customer_text)[:4000]
+    return replace(request, reference=reference, customer_text=text)
 
 
 def _is_of(db: Connection, order: RowMapping, customer: str) -> bool:

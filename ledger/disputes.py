@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run, scalar
 from ledger.errors import BadInput, NotFound, WrongState
 from ledger.ids import uuid7
@@ -121,6 +122,7 @@ def refund_anyway(db: Connection, merchant_id: UUID, dispute_ref: str, staff_id:
             "Only an open question of the bank can be ruled on. The provider refuses a refund of a disputed charge."
         )
     run(db, "INSERT INTO dispute_rulings (merchant_id, ruling_id, dispute_ref, reason, staff_id) VALUES (:m, :r, :d, :why, :s)"
-        " ON CONFLICT (merchant_id, dispute_ref) DO NOTHING", r=uuid7(), why=reason.strip(), s=staff_id, **keys)  # fmt: skip
+        " ON CONFLICT (merchant_id, dispute_ref) DO NOTHING", r=uuid7(), why=mask_card_numbers(reason.strip())[:500],
+        s=staff_id, **keys)  # fmt: skip
     if charge is not None:
         place(db, charge)

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.assessment import reassess
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import rows, run, scalar
 from ledger.errors import BadInput, NotFound, WrongState
 from ledger.events import LockedCase, append, lock_order_and_case
@@ -139,7 +140,8 @@ def _insert(
         " CASE WHEN CAST(:a AS integer) IS NULL THEN NULL ELSE int4range(:a, :b) END, :grade, :parcel, :note, :channel, :actor,"
         " :at)",
         m=case.merchant_id, id=uuid7(), c=case.case_id, n=number, kind=kind, l=line_id, count=count,
-        a=units[0] if units else None, b=units[1] if units else None, grade=grade, parcel=parcel, note=note, channel=channel,
+        a=units[0] if units else None, b=units[1] if units else None, grade=grade, parcel=mask_card_numbers(parcel)[:120],
+        note=mask_card_numbers(note)[:2000], channel=channel,
         actor=actor, at=case.at,
     )  # fmt: skip
 
@@ -154,7 +156,8 @@ def add_photo(
     run(
         db, "INSERT INTO photos (merchant_id, photo_id, case_id, line_id, unit, caption, content_type, sha256, original_sha256,"
         " content, actor, at) VALUES (:m, :id, :c, :l, :unit, :caption, :type, :sha, :original, :content, :actor, :at)",
-        m=merchant_id, id=photo_id, c=case_id, l=line_id, unit=unit, caption=caption, type=content_type, sha=sha256,
+        m=merchant_id, id=photo_id, c=case_id, l=line_id, unit=unit, caption=mask_card_numbers(caption)[:200],
+        type=content_type, sha=sha256,
         original=original_sha256, content=content, actor=actor, at=case.at,
     )  # fmt: skip
     append(db, case, "photo.added", actor, {"sha256": sha256.hex()})

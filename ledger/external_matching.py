@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.assessment import UNSENT, reassess
+from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotFound, WrongState
 from ledger.events import LockedCase, append
@@ -60,7 +61,7 @@ def match_to_case(
     for line_id, minor, order_minor in shares:
         run(
             db, _ALLOCATE, m=merchant_id, id=uuid7(), r=refund_ref, kind="case", case=case.case_id, line=line_id, minor=minor,
-            order_minor=order_minor, reason=reason.strip(), actor=actor,
+            order_minor=order_minor, reason=mask_card_numbers(reason.strip())[:LONGEST_REASON], actor=actor,
         )  # fmt: skip
     put = sum(minor for _, minor, _ in shares)
     body = {"refund": refund_ref, "amount_minor": str(put), "currency": refund["currency"]}
@@ -88,7 +89,7 @@ def mark_unrelated(db: Connection, merchant_id: UUID, refund_ref: str, actor: st
     left = refund["amount_minor"] - refund["allocated_minor"]
     run(
         db, _ALLOCATE, m=merchant_id, id=uuid7(), r=refund_ref, kind="unrelated", case=None, line=None, minor=left,
-        order_minor=left, reason=reason.strip(), actor=actor,
+        order_minor=left, reason=mask_card_numbers(reason.strip())[:LONGEST_REASON], actor=actor,
     )  # fmt: skip
     body = {"refund": refund_ref, "amount_minor": str(left), "currency": refund["currency"]}
     for case in charge.cases.values():
