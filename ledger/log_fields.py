@@ -8,6 +8,8 @@ is one of them, for it opens nothing without the credential.
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
+import structlog
+
 from ledger.card_numbers import mask_card_numbers
 from ledger.tracing import current, trace_id
 
@@ -47,3 +49,7 @@ def _plain(key: str, value: Any) -> Any:
             return type(value).__name__
     text = str(value)[:_LONGEST]
     return text if key in _TYPED else mask_card_numbers(text)
+
+
+# For the few lines that the ledger itself writes; each process says where they go.
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

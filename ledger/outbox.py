@@ -18,6 +18,7 @@ from ledger.database import rows, run, run_later, scalar, together
 from ledger.events import LOCKED_CASE, LockedCase, append, lock_case, locked_case
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
+from ledger.log_fields import log
 from ledger.seals import SealVerifier
 
 # A lease is the backstop for a worker that hangs; one that died is noticed at once by its advisory lock. It is longer than
@@ -191,7 +192,7 @@ def give_to_person(db: Connection, case: LockedCase, intent: RowMapping, reason:
 
 
 def raise_alarm(db: Connection, merchant_id: UUID, kind: str, intent_id: UUID | None, text: str) -> None:
-    """Writes an alarm row unless the same one is still open."""
+    """Writes an alarm row unless the same one is still open, and a line of the security log with its kind (S75)."""
     open_already = scalar(
         db, "SELECT 1 FROM alarms WHERE merchant_id = :m AND kind = :k AND intent_id IS NOT DISTINCT FROM :i AND closed_at IS NULL",
         m=merchant_id, k=kind, i=intent_id,
@@ -199,6 +200,7 @@ def raise_alarm(db: Connection, merchant_id: UUID, kind: str, intent_id: UUID | 
     if not open_already:
         run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, intent_id, text) VALUES (:m, :a, :k, :i, :t)",
             m=merchant_id, a=uuid7(), k=kind, i=intent_id, t=text)  # fmt: skip
+        log.warning("alarm", kind=kind, merchant=str(merchant_id), intent=str(intent_id or ""))
 
 
 def close_alarms(db: Connection, merchant_id: UUID, kind: str) -> int:
