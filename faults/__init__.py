@@ -6,7 +6,8 @@ Read in this order:
     children     work done in a process of its own, which may be killed
     points       every commit and every provider call of a process, found by instrumentation, and SIGKILL at one of them
     books        the last word: our ledger beside the provider's, refund by refund and sum by sum
-    paths        the ways a refund can go; one entry each
+    path         what a path is
+    paths        the ways a refund can go; one entry each; paths_outside: those on which others act as well
     killmatrix   `make killmatrix`: each point of each path under each provider fault; report writes it as a page
     guards       what a run can be without, and the second writer that each keeps out
     lives        what happens to N orders, worked out from a seed

@@ -24,7 +24,8 @@ from faults import report
 from faults.books import audit
 from faults.children import Say, be_silent, in_child
 from faults.guards import GUARDS
-from faults.paths import PATHS, Path
+from faults.path import Path
+from faults.paths import PATHS
 from faults.place import Place, a_place
 from faults.points import Watch, watched
 from sandbox.faults import KINDS

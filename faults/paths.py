@@ -4,11 +4,11 @@ A new path is an entry of PATHS: `stage` (in the parent, before anything is watc
 (watched; default: every job until nothing is due) and `again` (after a kill, before the jobs run; default: nothing).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from faults.guards import GUARDS, attempt
+from faults.path import Path
+from faults.paths_outside import MORE
 from faults.place import Place
 from jobs.worker import Worker
 from ledger.settlement import Unknown
@@ -16,26 +16,6 @@ from tests import lives
 from tests.orders import Line
 from tests.refunds import Proposed, approved, paid_order, proposed
 from tests.web.pages import Form
-
-
-def _work(place: Place, worker: Worker, _staged: Any) -> None:
-    place.work(worker)
-
-
-def _nothing(_place: Place, _worker: Worker, _staged: Any) -> None:
-    """Nobody does anything: the jobs go on by themselves."""
-
-
-@dataclass(frozen=True)
-class Path:
-    """`owed`: how many refunds stand at the provider when nothing goes wrong; never more do. `hooks`: the provider's hooks
-    arrive also while the path runs, not only after its end."""
-
-    name: str
-    stage: Callable[[Place], Any]
-    act: Callable[[Place, Worker, Any], None] = _work
-    again: Callable[[Place, Worker, Any], None] = _nothing
-    owed: int = 1
 
 
 def _one(place: Place, **more: Any) -> Proposed:
@@ -175,4 +155,5 @@ PATHS: tuple[Path, ...] = (
     Path("two refunds of one charge", _two_on_one_charge, owed=2),
     Path("evidence changes an approved refund", _evidence_changes, _another_parcel),
     Path(ROGUE, _approved, again=_another_build_retries),
+    *MORE,
 )
