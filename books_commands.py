@@ -37,6 +37,8 @@ from settings import Settings
 
 _DAY: Final = click.DateTime(["%Y-%m-%d"])
 _WHOLE: Final = 1000
+# Pages turn many times a second; a bar that moves twice is read as well.
+_SHOW_SECONDS: Final = 0.5
 
 
 @click.group("reconcile")
@@ -86,18 +88,23 @@ def _run(worker: Worker, slug: str, since: datetime, until: datetime) -> None:
 def _follow(worker: Worker, merchant_id: UUID, run_id: UUID) -> None:
     """Works the run, or watches whoever does, until it is over."""
     counts: Counts = Counter()
+    said, shown_at = "", 0.0
     with click.progressbar(length=_WHOLE, label="Comparing", show_pos=False) as bar:
 
         def told(_held: Run) -> None:
-            _tell(bar, worker.engine, merchant_id, run_id)
+            nonlocal shown_at
+            if time.monotonic() - shown_at > _SHOW_SECONDS:
+                shown_at = time.monotonic()
+                _tell(bar, worker.engine, merchant_id, run_id)
 
         while not worker.stopping.is_set():
             books.work_runs(worker, merchant_id, counts, run_id, told)
             progress = _tell(bar, worker.engine, merchant_id, run_id)
             if progress.finished_at is not None:
                 return
-            if progress.waits_for:
+            if progress.waits_for and progress.waits_for != said:
                 click.echo(f"\nThe provider cannot be asked: {progress.waits_for}. Trying again in a minute.", err=True)
+            said = progress.waits_for
             worker.stopping.wait(1)
 
 
