@@ -195,4 +195,13 @@ def _alarm(alarm: read.Alarm) -> dict[str, Any]:
 
 
 def _shadowed(db: Connection) -> dict[str, Any] | None:
-    return None
+    found = read.shadow_sums(db, current.merchant_id)
+    if not found:
+        return None
+    sums = words.sums((row.currency, row.amount_minor) for row in found)
+    return {
+        "counts_text": f"{words.counted(sum(row.refunds for row in found), 'refund', 'refunds')}, {sums}",
+        "since_text": "None of these goes by itself, now or later. Cancel it at the refund and have it proposed and approved anew.",
+        "rows": [{"currency": row.currency, "count": row.refunds, "amount_minor": row.amount_minor, "kept": row.kept}
+                 for row in found],
+    }  # fmt: skip

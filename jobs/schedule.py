@@ -33,7 +33,7 @@ from jobs import (
 )
 from jobs.logs import log
 from jobs.worker import BUSY, Counts, Worker, sqlstate
-from ledger.brakes import brakes_on
+from ledger.brakes import may_send
 from ledger.database import scalar, transaction
 
 # Rounds that count nothing but these got nowhere.
@@ -182,7 +182,7 @@ def next_due_seconds(worker: Worker, horizon_seconds: float) -> float | None:
         return None
     for merchant_id in worker.merchants():
         with transaction(worker.engine, merchant_id, read_only=True) as db:
-            seconds = None if brakes_on(db, merchant_id) else scalar(db, _NEXT, m=merchant_id, horizon=horizon_seconds)
+            seconds = scalar(db, _NEXT, m=merchant_id, horizon=horizon_seconds) if may_send(db, merchant_id) else None
         if seconds is not None:
             nearest.append(float(seconds))
     return max(min(nearest), 0.0) if nearest else None

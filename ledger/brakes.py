@@ -74,6 +74,12 @@ def read_brakes(db: Connection, merchant_id: UUID) -> Brakes:
     return Brakes(**row)
 
 
+def find_brakes(db: Connection, merchant_id: UUID) -> Brakes | None:
+    """The same, or None for a merchant that has no row of brakes: that one is stopped."""
+    row = first(db, _READ, m=merchant_id)
+    return Brakes(**row) if row is not None else None
+
+
 def brakes_on(db: Connection, merchant_id: UUID) -> bool:
     """Whether a person paused the merchant or everything, or an alarm stopped it. A merchant without brakes is stopped."""
     row = first(db, _READ, m=merchant_id)

@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.approvals import Live, fault_before_send, hold, read_live
-from ledger.brakes import brakes_on
+from ledger.brakes import find_brakes
 from ledger.database import rows, run, run_later, scalar, together
 from ledger.events import LOCKED_CASE, LockedCase, append, lock_case, locked_case
 from ledger.fingerprint import read_intent
@@ -72,11 +72,13 @@ def claim_due(
 
     `accounts`: only refunds at these accounts of the provider, whose disputes the caller has just read; None for all.
 
-    Nothing is claimed while the merchant is paused or stopped (read inside this transaction). An intent that fails the
+    Nothing is claimed while the merchant is paused or stopped (read inside this transaction). In shadow mode what would be
+    claimed is verified, recorded and held instead, and what was tried before waits. An intent that fails the
     check before send becomes `held` with an alarm instead; one whose key is past its safe age is never sent.
     Locks cases (skipping those taken), then their intents.
     """
-    if brakes_on(db, merchant_id):
+    brakes = find_brakes(db, merchant_id)
+    if brakes is None or not brakes.moves:
         return []
     found = [dict(row) for row in rows(db, _DUE, m=merchant_id, batch=batch, accounts=accounts)]
     if not found:
@@ -84,6 +86,11 @@ def claim_due(
     attempts = {row.pop("intent_id"): row.pop("attempts") for row in found}
     cases = {row["case_id"]: locked_case(row) for row in found}
     live = read_live(db, merchant_id, list(attempts))
+    if brakes.shadow_at is not None:
+        for one in live.values():
+            if one.intent["state"] == "approved":
+                _keep_in_shadow(db, cases[one.intent["case_id"]], one, verifier)
+        return []
     with together(db):
         tried = [
             _start(db, cases[one.intent["case_id"]], one, worker_id, verifier)
@@ -91,6 +98,21 @@ def claim_due(
             if one.intent["state"] in ("approved", "submitting") and _as_found(one, attempts)
         ]
     return [attempt for attempt in tried if attempt is not None]
+
+
+def _keep_in_shadow(db: Connection, case: LockedCase, live: Live, verifier: SealVerifier) -> None:
+    """Records what would have been sent now, after every check that sending makes, and holds it."""
+    intent, row = live.intent, live.approval
+    fault = fault_before_send(db, live, verifier)
+    if fault or row is None:
+        _refuse_to_send(db, case, intent, fault or "seal")
+        return
+    run(
+        db, "INSERT INTO shadow_sends (merchant_id, intent_id, request_digest, currency, amount_minor)"
+        " VALUES (:m, :i, :d, :c, :a) ON CONFLICT DO NOTHING", m=case.merchant_id, i=intent["intent_id"],
+        d=bytes(row["request_digest"]), c=intent["currency"], a=intent["amount_minor"],
+    )  # fmt: skip
+    hold(db, case, intent, "system", "shadow")
 
 
 def _as_found(one: Live, attempts: dict[UUID, int]) -> bool:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from ledger.brakes import brakes_on
+from ledger.brakes import may_send
 from ledger.database import first, rows, run, scalar
 from ledger.events import LockedCase, lock_case_of_intent
 from ledger.fingerprint import read_intent
@@ -232,7 +232,7 @@ def _after_absence(
         give_to_person(db, case, intent, "keeps_failing")
         return None
     window = timedelta(seconds=window_seconds << max(row["unclear"] - 1, 0))
-    if row["settled_age"] is None or row["settled_age"] < window or brakes_on(db, merchant_id):
+    if row["settled_age"] is None or row["settled_age"] < window or not may_send(db, merchant_id):
         _schedule(db, intent)
         return None
     return start_attempt(db, case, intent, worker_id, verifier)

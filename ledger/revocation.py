@@ -19,8 +19,8 @@ from ledger.limits import read_sum
 
 # Sent within this and not reviewed since: the hour in which a lost account is noticed, and the night after it.
 REVIEW_HOURS: Final = 24
-# What holds a refund that goes on by itself, or by two people: to be held for `left` instead.
-_WOULD_GO: Final = ("cap", "shadow")
+# What holds a refund that goes on by itself: to be held for `left` instead.
+_WOULD_GO: Final = ("cap", "disputed")
 
 _APPROVED_BY: Final = """
     SELECT DISTINCT i.case_id, i.intent_id, i.number, i.state FROM approvals a

@@ -54,3 +54,26 @@ _CLOSED: Final = """
     JOIN staff s ON s.staff_id = n.staff_id
     WHERE n.merchant_id = :m ORDER BY n.at DESC, n.alarm_id LIMIT :most
 """
+
+
+@dataclass(frozen=True)
+class ShadowSum:
+    """What shadow mode kept from being sent in one currency, ever; `kept` is how many of them it still holds."""
+
+    currency: str
+    refunds: int
+    amount_minor: int
+    kept: int
+
+
+_SHADOW: Final = """
+    SELECT n.currency, count(*)::int AS refunds, sum(n.amount_minor)::bigint AS amount_minor,
+        count(*) FILTER (WHERE i.state = 'held' AND i.state_reason = 'shadow')::int AS kept
+    FROM shadow_sends n JOIN intents i ON i.merchant_id = n.merchant_id AND i.intent_id = n.intent_id
+    WHERE n.merchant_id = :m GROUP BY n.currency ORDER BY n.currency
+"""
+
+
+def shadow_sums(db: Connection, merchant_id: UUID) -> list[ShadowSum]:
+    """By currency; empty when shadow mode never kept anything."""
+    return [ShadowSum(**row) for row in rows(db, _SHADOW, m=merchant_id)]

@@ -6,6 +6,7 @@ from sqlalchemy import (
     Column,
     ForeignKeyConstraint,
     Integer,
+    LargeBinary,
     SmallInteger,
     Table,
     Text,
@@ -114,4 +115,16 @@ approval_entries = Table(
     UniqueConstraint("merchant_id", "intent_id", "seat"),
     ForeignKeyConstraint(["merchant_id", "approval_id"], ["approvals.merchant_id", "approvals.approval_id"]),
     ForeignKeyConstraint(["merchant_id", "intent_id"], ["intents.merchant_id", "intents.intent_id"]),
+)
+
+shadow_sends = Table(
+    "shadow_sends",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("intent_id", Uuid, primary_key=True),
+    Column("request_digest", LargeBinary, nullable=False),
+    Column("currency", Text, nullable=False),
+    Column("amount_minor", BigInteger, nullable=False),
+    Column("at", MOMENT, nullable=False, server_default=NOW),
+    ForeignKeyConstraint(["merchant_id", "intent_id"], ["outbox.merchant_id", "outbox.intent_id"]),
 )

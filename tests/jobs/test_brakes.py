@@ -4,18 +4,22 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from jobs import daily_cap, reconciler, submitter
 from jobs.switch import Switch
 from jobs.worker import Worker
 from ledger import brakes
 from ledger.database import transaction
+from ledger.events import append, lock_case_of_intent
+from ledger.intents import cancel_before_send
 from sandbox.client import Running
 from tests import lives
 from tests.refunds import (
     approved,
     as_administrator,
     balances,
+    creates,
     grow_old,
     make_due,
     refunds_at,
@@ -66,7 +70,7 @@ def test_a_brake_between_claim_and_call_gives_the_claim_back(
     assert said == [{"outcome": "not_accepted", "code": "paused"}]
     assert balances(stack, one)[1] == one.amount_minor
     make_due(stack)
-    assert (submitter.run_once(worker), sandbox.requests()) == ({}, [])
+    assert (submitter.run_once(worker), creates(sandbox)) == ({}, [])
     if which == "file":
         switch.unlink()
     else:
@@ -137,3 +141,54 @@ def test_a_paused_merchant_repeats_nothing_and_releases_nothing(stack: Stack, sa
         assert reconciler.run_once(worker)["resent"] == 1
         submitter.run_once(worker)
     assert (refunds_at(sandbox, first), refunds_at(sandbox, held)) == (1, 1)
+
+
+def test_in_shadow_mode_all_is_checked_recorded_and_held_and_nothing_is_sent(
+    stack: Stack, world: World, sandbox: Running, worker: Worker
+) -> None:
+    sent, one, forged = (
+        approved(stack, world, sandbox),
+        approved(stack, world, sandbox),
+        approved(stack, world, sandbox),
+    )
+    sandbox.fault("lose_before", payment_intent=sent.payment_intent)
+    as_administrator(stack, "UPDATE outbox SET due_at = 'infinity' WHERE intent_id <> %s", sent.intent_id)
+    assert submitter.run_once(worker) == {"claimed": 1, "unknown": 1}
+    as_administrator(stack, "UPDATE outbox SET due_at = now()")
+    as_administrator(stack, "UPDATE approvals SET note = 'edited' WHERE intent_id = %s", forged.intent_id)
+    pause(stack, world, "shadow")
+    grow_old(stack, sent, 0.1)
+    make_due(stack)
+    calls = len(sandbox.requests(method="POST"))
+    assert submitter.run_once(worker) == {}
+    assert "resent" not in reconciler.run_once(worker)
+    assert len(sandbox.requests(method="POST")) == calls
+    held = [(row_of(stack, each)["state"], row_of(stack, each)["state_reason"]) for each in (one, forged)]
+    assert held == [("held", "shadow"), ("held", "seal")]
+    kept = as_administrator(stack, "SELECT n.intent_id, n.amount_minor, n.request_digest = o.request_digest AS same"
+                            " FROM shadow_sends n JOIN outbox o USING (merchant_id, intent_id)")  # fmt: skip
+    assert kept == [{"intent_id": one.intent_id, "amount_minor": one.amount_minor, "same": True}]
+    assert balances(stack, one)[1] == one.amount_minor
+    lives.start_again(stack, world, "shadow")
+    make_due(stack)
+    for _ in range(2):
+        daily_cap.run_once(worker)
+        submitter.run_once(worker)
+    assert (state_of(stack, one), refunds_at(sandbox, one), refunds_at(sandbox, forged)) == ("held", 0, 0)
+    reconciler.run_once(worker)
+    assert refunds_at(sandbox, sent) == 1
+
+
+def test_no_event_lets_go_what_shadow_mode_kept(stack: Stack, world: World, sandbox: Running, worker: Worker) -> None:
+    one = approved(stack, world, sandbox)
+    pause(stack, world, "shadow")
+    submitter.run_once(worker)
+    lives.start_again(stack, world, "shadow")
+    with transaction(stack.worker, world.merchant_id) as db:
+        case = lock_case_of_intent(db, world.merchant_id, one.intent_id)
+        with pytest.raises(DBAPIError, match="only by a new approval"):
+            append(db, case, "intent.released", "system", intent_id=one.intent_id, move=("held", "approved"))
+        db.rollback()
+    with transaction(stack.console, world.merchant_id) as db:
+        cancel_before_send(db, world.merchant_id, one.intent_id, world.priya.actor, "not_yet")
+    assert (state_of(stack, one), refunds_at(sandbox, one)) == ("withdrawn", 0)

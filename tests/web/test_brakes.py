@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import lives
 from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.web.desk import Desk, Opened, token_of
@@ -104,6 +105,19 @@ def test_what_an_alarm_stopped_is_started_again_by_two(desk: Desk) -> None:
     jonas.submit(page.form("/stop/request"), reason="The new key is in place")
     farah.submit(farah.get(desk.url("/brakes/")).form("/grant"))
     assert desk.rows("SELECT stopped_at FROM merchant_brakes WHERE merchant_id = :m") == [{"stopped_at": None}]
+
+
+def test_shadow_mode_shows_what_would_have_been_sent(desk: Desk) -> None:
+    priya, jonas = desk.at(desk.world.priya), desk.at(desk.world.jonas)
+    intent = lives.propose(desk.stack, desk.world)["intent_id"]
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent)
+    jonas.submit(jonas.get(desk.url("/brakes/")).form("/brakes/shadow"), reason="The first week")
+    assert lives.claim(desk.stack, desk.world) == []
+    page = priya.get(desk.url("/brakes/"))
+    assert "1 refund, 24.90 GBP" in page.text
+    assert "None of these goes by itself" in page.text
+    assert "Shadow mode: nothing is sent since" in priya.get(desk.url("/cap/")).text
+    assert "shadow mode, it was not sent" in priya.get(desk.refund(intent)).text.lower()
 
 
 def test_an_alarm_is_closed_with_a_word_on_what_was_done(desk: Desk) -> None:

@@ -300,3 +300,30 @@ CREATE TRIGGER counts_for_its_person AFTER INSERT ON approvals FOR EACH ROW EXEC
 GRANT SELECT ON reviewer_windows, approval_entries TO onceback_console;
 GRANT SELECT ON approval_entries TO onceback_worker;
 GRANT EXECUTE ON FUNCTION reviewer_limits(uuid, text, text, integer) TO onceback_console;
+
+-- Shadow mode: what would have been sent, once for each refund. It is held, and nothing lets it go but a new approval round.
+CREATE TABLE shadow_sends (
+    merchant_id uuid NOT NULL,
+    intent_id uuid NOT NULL,
+    request_digest bytea NOT NULL CHECK (length(request_digest) = 32),
+    currency text NOT NULL,
+    amount_minor bigint NOT NULL CHECK (amount_minor > 0),
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (merchant_id, intent_id),
+    FOREIGN KEY (merchant_id, intent_id) REFERENCES outbox (merchant_id, intent_id)
+);
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON shadow_sends FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER never_emptied BEFORE TRUNCATE ON shadow_sends FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE FUNCTION keep_in_shadow() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state_reason IN ('shadow', 'left');
+    IF FOUND THEN
+        RAISE EXCEPTION 'what shadow mode or a leaver holds goes only by a new approval' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stays_in_shadow BEFORE INSERT ON events FOR EACH ROW
+    -- A recovery that finds the refund paid at the provider writes that down, whatever held it.
+    WHEN (NEW.from_state = 'held' AND NEW.to_state = 'approved' AND NEW.reason <> 'recovery') EXECUTE FUNCTION keep_in_shadow();
+GRANT SELECT ON shadow_sends TO onceback_console;
+GRANT SELECT, INSERT ON shadow_sends TO onceback_worker;
