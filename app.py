@@ -2,7 +2,7 @@
 
     gunicorn --config console/gunicorn_conf.py 'app:create_app()'
     flask db migrate · merchants add · staff add|list|disable|enable|password · tokens new|list|revoke · keys new
-    flask jobs run · orders import
+    flask jobs run · orders import · reconcile run · ledger verify
 
 Commands find a bare application here (`application`), so that each runs with only the configuration it needs.
 """

@@ -13,6 +13,8 @@ Read in this order:
     inbox           webhooks are hints: read the payment, or the dispute, again
     outside         what others do at the provider: the account's lists of refunds and disputes (account_lists), read again
     dispute_freshness  nothing is sent on an account whose disputes were not read a moment ago
+    books           compare the books with the provider, page by page; stripe_lists reads the pages
+    self_check      the ledger against itself, once a night
     schedule        the one table of periodic work; commands starts it
     stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_amounts,
                     stripe_answers, stripe_lists

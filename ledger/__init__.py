@@ -11,6 +11,7 @@ Read in the order of a refund's life:
     outbox settlement reconciliation     sent under one key, recorded as one of four outcomes, looked up when unknown
     external_refunds disputes            what others do at the provider, and (outside_places) the room it takes here
     account_lists external_matching      how far the provider's lists were read; what a refund made outside was for
+    reconciliation_run reconciliation_pages discrepancies self_check   the books beside the provider, and against themselves
     events states errors database        the history that moves states, and what everything stands on
 
 Rules: functions take the open connection and never commit; the entry point opens one transaction per command. Locks are
