@@ -90,6 +90,20 @@ _PLACED: Final = """
         AS placed FROM transfers t WHERE t.merchant_id = :m AND t.source_ref = x.ref) n
     WHERE x.placed_minor <> n.placed AND CAST(:after AS uuid) < CAST(:until AS uuid)
 """
+# Hours are counted for every role that approves; a day may begin in another role. What is older has no limit any more.
+_PEOPLE: Final = """
+    SELECT 'hour from ' || w.starts_at || ' of ' || w.staff_id || ' in ' || w.currency AS about,
+        'it counts ' || w.used_count || ' approvals over ' || w.used_minor || ' minor units, its entries are '
+            || coalesce(n.number, 0) || ' over ' || coalesce(n.minor, 0) AS text
+    FROM (SELECT * FROM reviewer_windows WHERE merchant_id = :m AND span = 'hour' AND starts_at > now() - interval '35 days') w
+    LEFT JOIN (SELECT e.staff_id, e.currency, date_trunc('hour', a.approved_at) AS hour, count(*) AS number,
+            sum(e.amount_minor) AS minor FROM approval_entries e JOIN approvals a ON a.merchant_id = e.merchant_id
+            AND a.approval_id = e.approval_id WHERE e.merchant_id = :m AND a.approved_at > now() - interval '36 days'
+        GROUP BY e.staff_id, e.currency, date_trunc('hour', a.approved_at)) n
+        ON n.staff_id = w.staff_id AND n.currency = w.currency AND n.hour = w.starts_at
+    WHERE (w.used_count, w.used_minor) IS DISTINCT FROM (coalesce(n.number, 0), coalesce(n.minor, 0))
+        AND CAST(:after AS uuid) < CAST(:until AS uuid)
+"""
 _STATES: Final = f"""
     SELECT {_R} AS about, 'it is ' || i.state || ', its last move was to ' || coalesce(e.to_state, 'nothing') AS text
     FROM intents i
@@ -185,6 +199,7 @@ CHECKS: Final = (
     Check("claimed", "order_lines", "line_id", _LINES),
     Check("cap_day", None, "", _CAP_DAYS),
     Check("placed", None, "", _PLACED),
+    Check("person_limit", None, "", _PEOPLE),
     Check("state", "intents", "intent_id", _STATES),
     Check("unbound", "intents", "intent_id", _BOUND),
     Check("money", "intents", "intent_id", _MONEY),
@@ -213,6 +228,7 @@ MEANINGS: Final = {
     "reserved": "Money is set aside for no refund, or a refund waits without its money.",
     "claimed": "What is left to refund of this line cannot be trusted.",
     "cap_day": "The daily cap let through more, or less, than was counted.",
+    "person_limit": "A person could approve more, or less, than their limit.",
     "placed": "What left outside, or is disputed, is not what the balances say of it.",
     "state": "A state was changed without its event, or an event is gone.",
     "unbound": "It went past the approval: stop this merchant and look at who sent it.",

@@ -97,7 +97,10 @@ CHANGES: dict[str, tuple[str, set[str]]] = {
     "a paid refund that looks failed": (
         "UPDATE intents SET state = 'failed' WHERE state = 'succeeded'", {"state", "money", "not_given_back"},
     ),
-    "an approval taken out": ("DELETE FROM approvals WHERE of_paid", {"unbound"}),
+    "an approval taken out": ("DELETE FROM approvals WHERE of_paid", {"unbound", "person_limit"}),
+    "a person who looks to have approved less": (
+        "UPDATE reviewer_windows SET used_count = used_count - 1 WHERE span = 'hour'", {"person_limit"},
+    ),
     "a frozen request taken out": ("DELETE FROM outbox WHERE of_waiting", {"unbound"}),
     "units let go that were paid": ("UPDATE case_items SET live = false", {"units"}),
     "an attempt under another number": ("UPDATE attempts SET attempt_no = 2", {"attempts"}),

@@ -216,3 +216,5 @@ GRANT UPDATE (ours_minor, theirs_minor, ours_count, theirs_count) ON reconciliat
 GRANT UPDATE (amount_minor, currency, status, failure_reason, intent_ref, created_at, seen_at) ON provider_refunds TO onceback_worker;
 GRANT UPDATE (kind, amount_minor, currency, converted, source_ref, created_at, seen_at) ON provider_movements TO onceback_worker;
 GRANT USAGE ON SEQUENCE discrepancy_number TO onceback_worker;
+-- The self-check adds up what people approved, too.
+GRANT SELECT ON reviewer_windows TO onceback_worker;
