@@ -290,6 +290,8 @@ def _capture(intent: read.CaseIntent) -> dict[str, int] | None:
 
 def _facts(rows: CaseRows, intent: read.CaseIntent) -> list[dict[str, str]]:
     facts = [{"term": "Policy", "text": f"{intent.policy_id}@{intent.policy_version}"}]
+    if says := words.act(intent.act)["says"]:
+        facts.append({"term": "How", "text": says})
     facts.append({"term": "Decides", "text": "a manager" if intent.route == "manager" else "returns desk or a manager"})
     for order in rows.outside:
         for term, minor in (("Refunded outside", order.refunded_minor), ("Disputed", order.disputed_minor)):

@@ -75,6 +75,8 @@ def why(reason: str) -> str:
 def event_text(event: Event) -> str:
     """One sentence about an event, without who and when."""
     _, text = _KINDS.get(event.kind, ("info", event.kind.replace(".", " ").replace("_", " ")))
+    if event.kind == "intent.succeeded" and str(event.body.get("refund", "")).startswith("pi_"):
+        text = "{refund}: the payment was let go, nothing was taken"
     return text.format(
         channel=words.channel(str(event.body.get("channel", ""))),
         amount=_amount(event.body),

@@ -243,6 +243,7 @@ class CaseIntent:
 
     intent_id: UUID
     number: int
+    act: str
     state: str
     state_reason: str
     state_at: datetime
@@ -266,7 +267,7 @@ class CaseIntent:
 
 
 _INTENTS: Final = """
-    SELECT i.intent_id, i.number, i.state, i.state_reason, i.state_at, i.amount_minor, i.currency, i.destination_kind,
+    SELECT i.intent_id, i.number, i.act, i.state, i.state_reason, i.state_at, i.amount_minor, i.currency, i.destination_kind,
         i.destination_brand, i.destination_last4, i.route, i.requester, coalesce(s.name, t.name, i.requester) AS requester_name,
         i.policy_id, i.policy_version, i.created_at,
         CASE WHEN i.state = 'approved' AND o.due_at < 'infinity' THEN o.due_at END AS sends_at,
