@@ -80,8 +80,19 @@ def audit(place: Place) -> Books:
                 books.outside_minor += refund["amount"]
     known = {str(intent["intent_id"]) for intent in intents}
     books.wrong += [f"the provider has a refund of {name}, which is no intent" for name in by_intent.keys() - known]
+    there = {payment["payment_intent"]: payment for payment in payments}
+    by_hand = {
+        row["intent_id"]
+        for row in place.as_administrator("SELECT intent_id FROM manual_settlements WHERE outcome = 'done'")
+    }
     for intent in intents:
-        _one_intent(books, intent, by_intent[str(intent["intent_id"])])
+        mine_there = by_intent[str(intent["intent_id"])]
+        if intent["act"] == "refund":
+            _one_intent(books, intent, mine_there)
+        else:
+            _one_without_refund(
+                books, intent, mine_there, there.get(intent["payment_intent_ref"]), intent["intent_id"] in by_hand
+            )
     _once_each(books, intents, by_intent)
     for payment in payments:
         if payment["refunded"] > payment["captured"]:
@@ -119,6 +130,19 @@ def _one_intent(books: Books, intent: Row, refunds: list[Row]) -> None:
             books.wrong.append(f"{_name(intent)}: {refund['id']} is of another amount or payment")
         if intent["state"] == "succeeded" and refund["id"] != intent["provider_refund_ref"]:
             books.wrong.append(f"{_name(intent)} names another refund than {refund['id']}")
+
+
+def _one_without_refund(books: Books, intent: Row, refunds: list[Row], payment: Row | None, recorded: bool) -> None:
+    """A cancel is what its payment is, and what is paid by hand what a person recorded; neither has a refund there."""
+    books.ended[intent["state"]] += 1
+    if refunds:
+        books.duplicates.append(f"{_name(intent)} is no refund, and the provider has {refunds[0]['id']} of it")
+    if intent["act"] == "cancel_payment":
+        done = payment is not None and payment["status"] == "canceled" and payment["captured"] == 0
+    else:
+        done = recorded
+    if intent["state"] not in MOVING and done != (intent["state"] == "succeeded"):
+        books.wrong.append(f"{_name(intent)}: {intent['act']} is {'' if done else 'not '}done where it is to be done")
 
 
 def _once_each(books: Books, intents: Iterable[Row], by_intent: Mapping[str, list[Row]]) -> None:

@@ -5,6 +5,9 @@ A new path is an entry of PATHS: `stage` (in the parent, before anything is watc
 """
 
 from typing import Any
+from uuid import UUID
+
+import requests
 
 from faults.guards import GUARDS, attempt
 from faults.path import Path
@@ -16,6 +19,7 @@ from tests import lives
 from tests.orders import Line
 from tests.refunds import Proposed, approved, paid_order, proposed
 from tests.web.pages import Form
+from tests.world import add_order
 
 
 def _one(place: Place, **more: Any) -> Proposed:
@@ -139,6 +143,52 @@ def _another_build_retries(place: Place, worker: Worker, one: Proposed) -> None:
         attempt(guard, place, worker.gateway, row)
 
 
+# Forms of payment
+
+
+def _uncaptured(place: Place) -> UUID:
+    """A payment that was only authorised, all of it returned and its cancel approved."""
+    order = add_order(place.stack, place.world, f"U-{place.number()}", lines=(Line("SOFA", 1, 9000),))
+    made = requests.post(
+        f"{place.sandbox.base_url}/v1/payment_intents", auth=(place.sandbox.secret_key, ""), timeout=10,
+        data={"amount": 9000, "currency": "gbp", "confirm": "true", "capture_method": "manual", "payment_method": "pm_card_visa",
+              "payment_method_types[]": "card"},
+    ).json()  # fmt: skip
+    place.as_administrator(
+        "UPDATE captures SET payment_intent_ref = %s, charge_ref = %s, captured_minor = 0, available_minor = 0, held_minor = 9000"
+        " WHERE order_id = %s", made["id"], made["latest_charge"], order.order_id,
+    )  # fmt: skip
+    row = lives.propose(place.stack, place.world, (("SOFA", 1),), order=order, reference=order.external_ref)
+    lives.approve_as(place.stack, place.world, place.world.priya, row["intent_id"])
+    return UUID(str(row["intent_id"]))
+
+
+def _to_pay_by_hand(place: Place) -> Form:
+    """A gift card's refund is approved, and Tobias has its page open with the reference written."""
+    ref = f"G-{place.number()}"
+    order = add_order(
+        place.stack, place.world, ref, lines=(Line("SOFA", 1, 9000),), captured={"gift_card": 9000},
+        by_hand=frozenset({"gift_card"}),
+    )  # fmt: skip
+    row = lives.propose(place.stack, place.world, (("SOFA", 1),), order=order, reference=ref)
+    lives.approve_as(place.stack, place.world, place.world.priya, row["intent_id"])
+    page = place.browser(place.world.tobias).get(f"/{place.world.slug}/by-hand/{row['intent_id']}")
+    form = page.form("/settlement")
+    form.values["reference"] = f"GC-{ref}"
+    return form
+
+
+def _record(place: Place, _worker: Worker, form: Form) -> None:
+    answer = place.browser(place.world.tobias).send(form)
+    if answer.status_code not in (200, 303):
+        raise RuntimeError(f"{form.action} answered {answer.status_code}")
+
+
+def _record_then_work(place: Place, worker: Worker, form: Form) -> None:
+    _record(place, worker, form)
+    place.work(worker)
+
+
 ROGUE = "a second build retries under a key of its own"
 PATHS: tuple[Path, ...] = (
     Path("an approved refund is sent", _approved),
@@ -154,6 +204,8 @@ PATHS: tuple[Path, ...] = (
     Path("the bank sends it back days later", _paid_and_told, _hear),
     Path("two refunds of one charge", _two_on_one_charge, owed=2),
     Path("evidence changes an approved refund", _evidence_changes, _another_parcel),
+    Path("an uncaptured payment is canceled", _uncaptured, owed=0),
+    Path("a gift card is paid back by hand, recorded again", _to_pay_by_hand, _record_then_work, _record, owed=0),
     Path(ROGUE, _approved, again=_another_build_retries),
     *MORE,
 )
