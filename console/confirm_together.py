@@ -24,6 +24,7 @@ from ledger.card_numbers import mask_card_numbers
 from ledger.errors import (
     AlreadyDecided,
     LedgerError,
+    LimitReached,
     NotAllowed,
     NotEnoughMoneyLeft,
     NotFound,
@@ -80,7 +81,7 @@ def approve_all(case_id: UUID) -> Response:
     except AlreadyDecided:
         say("ok", "These refunds were already approved.", "Your click changed nothing. Nothing was sent twice.")
         return see_other("case.show", case_id=case_id)
-    except (Stale, SamePerson, NotAllowed, NotEnoughMoneyLeft, WrongState) as refused:
+    except (Stale, SamePerson, NotAllowed, LimitReached, NotEnoughMoneyLeft, WrongState) as refused:
         return _refused(case_id, refused, note)
     log.info("approved_together", staff_id=current.staff_id, merchant=current.slug, count=len(decided))
     held = sum(decision.state == "held" for decision in decided)
