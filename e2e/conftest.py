@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
+from sqlalchemy.engine import make_url
 
 from demo.browser import ensure, flags
+from demo.people import PASSWORD
 from e2e.office import Office
 from e2e.pictures import take_pictures
 from e2e.shop import ROOT, Shop, open_shop
@@ -39,8 +41,28 @@ def shop(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Shop]:
     with open_shop(folder) as opened:
         take_pictures(chromium, opened)
         yield opened
+        said_too_much = _secrets_in_logs(opened)
+    assert said_too_much == [], "in the logs of the whole run"
     if not request.session.testsfailed:  # else its logs are of use
         shutil.rmtree(folder)
+
+
+def _secrets_in_logs(opened: Shop) -> list[str]:
+    """S74: what the processes wrote in the whole run, searched for every secret they were given and for the customers."""
+    known = opened.stack.secrets
+    marked = {
+        "seal key": known["seal_key"].partition(":")[2], "cookie key": known["cookie_key"], "password": PASSWORD,
+        **{f"provider key of {name}": key for name, key in known["provider_keys"].items()},
+        **{f"webhook secret of {name}": key for name, key in known["webhook_secrets"].items()},
+        **{f"database password of {role}": make_url(url).password for role, url in opened.stack.role_urls.items()},
+        **{f"a customer of {address}": address for address in ("@example.org", "@hollowbrook.example", "@northwind.example")},
+    }  # fmt: skip
+    found = []
+    for process in ("web", "worker"):
+        text = opened.stack.log(process).read_text(encoding="utf-8")
+        assert text, f"the {process} process wrote nothing"
+        found += [f"{what} in the log of {process}" for what, value in marked.items() if value and value in text]
+    return found
 
 
 @pytest.fixture

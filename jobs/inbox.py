@@ -215,11 +215,18 @@ def _apply_one(worker: Worker, hints: Hints, refund: ProviderRefund) -> bool:
         if state == SETTLED.get(refund.status) and refund.reference == intent["provider_reference"]:
             return False
         after = record_found(db, merchant_id, intent["intent_id"], refund)
-    log.info("hinted", merchant=str(merchant_id), intent=str(intent["intent_id"]), state=after)
+    log.info(
+        "hinted", merchant=str(merchant_id), intent=str(intent["intent_id"]), key=intent["provider_key"], state=after,
+        trace=intent["trace"],
+    )  # fmt: skip
     return after != state
 
 
-_INTENT: Final = "SELECT intent_id, state, provider_reference FROM intents WHERE merchant_id = :m AND intent_id = :i"
+_INTENT: Final = """
+    SELECT i.intent_id, i.state, i.provider_reference, i.provider_key, coalesce(o.trace, '') AS trace FROM intents i
+    LEFT JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
+    WHERE i.merchant_id = :m AND i.intent_id = :i
+"""
 
 
 def done(worker: Worker, merchant_id: UUID, events: list[RowMapping], result: str) -> int:
