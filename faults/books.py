@@ -100,6 +100,7 @@ def audit(place: Place) -> Books:
                 f"{payment['payment_intent']}: {payment['refunded']} of {payment['captured']} paid back"
             )
     _captures(books, place, payments)
+    _outside(books, place, payments)
     _journals(books, place)
     _nothing_stuck(books, place)
     return books
@@ -222,6 +223,30 @@ def _captures(books: Books, place: Place, payments: Iterable[Row]) -> None:
         # What a person has to look at is reserved here, and may be paid there.
         if not said <= paid <= said + reviewed.get(payment["payment_intent"], 0):
             books.wrong.append(f"{payment['payment_intent']}: {said} refunded in our books, {paid} at the provider")
+
+
+_OUTSIDE = """
+    SELECT e.refund_ref, e.amount_minor, e.placed_minor, e.status, c.available_minor FROM external_refunds e
+    JOIN captures c ON c.merchant_id = e.merchant_id AND c.provider_account_id = e.provider_account_id
+        AND c.charge_ref = e.charge_ref
+"""
+
+
+def _outside(books: Books, place: Place, payments: Iterable[Row]) -> None:
+    """What others paid back at the provider is known here, and has its place in the books as far as there is room."""
+    known = {row["refund_ref"]: row for row in place.as_administrator(_OUTSIDE)}
+    of_orders = {row["payment_intent_ref"] for row in place.as_administrator(_OURS)}
+    for payment in payments:
+        for refund in payment["refunds"]:
+            if refund["metadata"] or refund["status"] != "succeeded" or payment["payment_intent"] not in of_orders:
+                continue
+            row = known.get(refund["id"])
+            if row is None or (row["amount_minor"], row["status"]) != (refund["amount"], refund["status"]):
+                books.wrong.append(
+                    f"{refund['id']} was made outside, and our books have {dict(row) if row else 'nothing'}"
+                )
+            elif row["placed_minor"] < row["amount_minor"] and row["available_minor"] > 0:
+                books.wrong.append(f"{refund['id']} was made outside, and {row['placed_minor']} of it is placed")
 
 
 _JOURNALS = {
