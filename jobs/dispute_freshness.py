@@ -13,7 +13,7 @@ from jobs.account_lists import read_on
 from jobs.logs import log
 from jobs.stripe_gateway import Account
 from jobs.worker import BUSY, Counts, Worker, sqlstate
-from ledger.account_lists import accounts_with_work, take_dispute_reading
+from ledger.account_lists import account_of_intent, accounts_with_work, take_dispute_reading
 from ledger.database import transaction
 
 # A dispute opened this long before a claim may still be met by its refund. The provider itself refuses a formally disputed one.
@@ -41,6 +41,15 @@ def fresh_accounts(worker: Worker, merchant_id: UUID, counts: Counts) -> list[UU
         counts["failed"] += 1
         log.error("claim_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
     return []
+
+
+def fresh_for(worker: Worker, merchant_id: UUID, intent_id: UUID) -> bool:
+    """Whether the disputes of the one account of an intent are known as of now, for a refund that is to be sent again."""
+    with transaction(worker.engine, merchant_id, read_only=True) as db:
+        account = account_of_intent(db, merchant_id, intent_id)
+    if account is None or (account.read_seconds is not None and account.read_seconds < FRESH_SECONDS):
+        return True
+    return disputes_read(worker, merchant_id, account.account_id, Counts())
 
 
 def disputes_read(worker: Worker, merchant_id: UUID, account_id: UUID, counts: Counts) -> bool:

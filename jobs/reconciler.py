@@ -17,6 +17,7 @@ from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.dispute_freshness import fresh_for
 from jobs.logs import log
 from jobs.recorder import Held
 from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds, ours_of
@@ -118,6 +119,9 @@ def _absent(worker: Worker, one: Look, window: int, whole: WholeList | None) -> 
     worker_id = worker.liveness.worker_id
     if not worker_id:
         return ["absent"]
+    if not fresh_for(worker, one.merchant_id, one.intent_id):
+        # It may be sent again below, and nothing is sent without knowing the disputes.
+        return [worker.patiently(_record_failed_look, worker, one, LookFailed("disputes_unread"))]
     claimed = worker.patiently(
         _in_transaction, worker, one, record_absent, worker_id, worker.verifier, window, whole
     )  # fmt: skip

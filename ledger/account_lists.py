@@ -126,6 +126,20 @@ _WITH_WORK: Final = """
 """
 
 
+_OF_INTENT: Final = """
+    SELECT i.provider_account_id AS account_id, extract(epoch FROM now() - r.read_at)::float AS read_seconds
+    FROM intents i LEFT JOIN account_readings r ON r.merchant_id = i.merchant_id
+        AND r.provider_account_id = i.provider_account_id AND r.list = 'disputes'
+    WHERE i.merchant_id = :m AND i.intent_id = :i AND i.provider_account_id IS NOT NULL
+"""
+
+
+def account_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> DueAccount | None:
+    """The account at which an intent is paid; None for one that no provider pays."""
+    found = rows(db, _OF_INTENT, m=merchant_id, i=intent_id)
+    return DueAccount(**found[0]) if found else None
+
+
 def accounts_with_work(db: Connection, merchant_id: UUID) -> list[DueAccount]:
     """The accounts of a merchant at which something is due to be sent; none while a brake is on."""
     if brakes_on(db, merchant_id):

@@ -58,3 +58,6 @@ TIME_LIMITS: Final[dict[str, tuple[timedelta, str]]] = {
 # An approved refund that is paid back by hand waits for a person at its own desk; its approval is good for a day (S31).
 BY_HAND: Final = "by_hand"
 BY_HAND_LIMIT: Final = (timedelta(hours=20), BY_HAND)
+# A refund held for a dispute waits for the bank, which may take two or three months; when an answer is due is watched by itself.
+DISPUTED: Final = "disputed"
+DISPUTED_LIMIT: Final = (timedelta(days=120), "disputes")

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from ledger.database import rows
-from ledger.states import BY_HAND, BY_HAND_LIMIT, TIME_LIMITS
+from ledger.states import BY_HAND, BY_HAND_LIMIT, DISPUTED, DISPUTED_LIMIT, TIME_LIMITS
 
 MOST_OVERDUE: Final = 200
 
@@ -38,8 +38,10 @@ _INTENTS: Final = """
     SELECT i.case_id, i.intent_id, i.number, i.state, l.state AS waits_as,
         (CASE l.state WHEN 'approved' THEN coalesce(o.due_at, i.state_at) ELSE i.state_at END) + l.limit_for AS since
     FROM unnest(CAST(:states AS text[]), CAST(:limits AS interval[])) AS l(state, limit_for)
-    JOIN intents i ON i.merchant_id = :m AND i.state = CASE l.state WHEN 'by_hand' THEN 'approved' ELSE l.state END
+    JOIN intents i ON i.merchant_id = :m
+        AND i.state = CASE l.state WHEN 'by_hand' THEN 'approved' WHEN 'disputed' THEN 'held' ELSE l.state END
         AND (l.state = 'by_hand') = (i.state = 'approved' AND i.act = 'manual')
+        AND (l.state = 'disputed') = (i.state = 'held' AND i.state_reason = 'disputed')
     LEFT JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
     WHERE i.state_at + l.limit_for < now()
         AND (l.state <> 'approved' OR coalesce(o.due_at, i.state_at) + l.limit_for < now())
@@ -56,8 +58,8 @@ _CASES: Final = """
 
 def overdue_intents(db: Connection, merchant_id: UUID) -> list[Overdue]:
     """Intents past the limit of their state in states.TIME_LIMITS, longest first."""
-    limits = {**TIME_LIMITS, BY_HAND: BY_HAND_LIMIT}
-    owners = {**OWNERS, BY_HAND: "returns desk"}
+    limits = {**TIME_LIMITS, BY_HAND: BY_HAND_LIMIT, DISPUTED: DISPUTED_LIMIT}
+    owners = {**OWNERS, BY_HAND: "returns desk", DISPUTED: "finance"}
     found = rows(
         db, _INTENTS, m=merchant_id, states=list(limits), limits=[limit for limit, _ in limits.values()], most=MOST_OVERDUE
     )  # fmt: skip

@@ -55,7 +55,7 @@ WAITING: Final = (
     Waits("outside_refund", "SELECT found_at AS since FROM external_refunds WHERE merchant_id = :m"
           " AND allocated_minor < amount_minor AND status NOT IN ('failed', 'canceled')", timedelta(days=3), "outside", "finance"),
     Waits("dispute_answer", "SELECT due_at - interval '3 days' AS since FROM disputes WHERE merchant_id = :m"
-          " AND status LIKE '%needs\\_response' AND due_at IS NOT NULL", timedelta(0), "outside", "finance"),
+          " AND status LIKE '%needs\\_response' AND due_at IS NOT NULL", timedelta(0), "disputes", "finance"),
     Waits("run", "SELECT asked_at AS since FROM reconciliation_runs WHERE merchant_id = :m AND finished_at IS NULL",
           timedelta(hours=6), "discrepancies", "worker"),
     Waits("unverified", "SELECT r.started_at AS since FROM captures c JOIN intents i ON i.merchant_id = c.merchant_id"

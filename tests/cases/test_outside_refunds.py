@@ -3,8 +3,11 @@ carry sums, of which none is taken for a refund."""
 
 import pytest
 
+from console.api.problems import ledger_document
+from ledger.errors import AlreadyRefunded, MoreThanLeft
+from tests import lives
 from tests.cases.desk import Desk
-from tests.cases.sale import Books
+from tests.cases.sale import Books, Sale
 from tests.lives import count
 from tests.refunds import as_administrator
 
@@ -64,6 +67,7 @@ def test_a_dashboard_refund_without_a_reference_touches_no_line_until_a_person_s
     assert (desk.refunds_of(third), desk.case(third)) == ([], ("needs_person", True))
     assert desk.matches(refund, third).left_minor == 0
     assert claimed(desk) == 45_00 + 27_00
+    refused_with(desk, sale, "L3", refund)
     if minor == 27_00:
         assert (desk.refunds_of(third), desk.case(third)) == ([], ("paid", False))
     else:
@@ -73,6 +77,18 @@ def test_a_dashboard_refund_without_a_reference_touches_no_line_until_a_person_s
         assert desk.send() == {"claimed": 1, "confirmed": 1}
     desk.paid_back(sale, ("L2", 1))
     desk.ends(sale, refunds=3 - (minor == 27_00), refunded=120_00 - minor, left=0, outside=[minor])
+
+
+def refused_with(desk: Desk, sale: Sale, line: str, refund: str) -> None:
+    """The same unit is asked for once more, as a separate item: refused with what the dashboard paid for it (P18)."""
+    with pytest.raises((AlreadyRefunded, MoreThanLeft)) as refused:
+        lives.open_case(
+            desk.stack, desk.world, ((line, 1),), order_ref=sale.ref, relation="separate", reference="again"
+        )
+    if isinstance(refused.value, AlreadyRefunded):
+        (known,) = ledger_document(refused.value, proven=True)["refunds"]
+        assert (known["reference"], known["channel"]) == (refund, "dashboard")
+        assert known["desk"] == "outside Onceback, in the provider's dashboard"
 
 
 def test_one_found_by_hook_and_by_the_list_and_told_a_thousand_times_is_one_row(desk: Desk) -> None:

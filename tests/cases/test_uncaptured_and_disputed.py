@@ -196,6 +196,20 @@ def test_control_without_the_look_before_sending_a_refund_goes_out_beside_the_ba
     desk.ends(sale, refunds=1, refunded=19_00, left=60_00 - 19_00)
 
 
+def test_a_refund_that_never_arrived_is_not_sent_again_on_a_charge_disputed_meanwhile(desk: Desk) -> None:
+    """Its absence is proven, and right before the same request goes again the disputes are read."""
+    sale = desk.sold(19_00, 41_00)
+    one = desk.approved(sale, ("L1", 1))
+    desk.sandbox.fault("lose_before", charge=one.charge_ref, method="POST")
+    assert desk.send() == {"claimed": 1, "unknown": 1}
+    desk.sandbox.open_dispute(sale.payment.payment_intent, inquiry=True)
+    as_administrator(desk.stack, "UPDATE account_readings SET read_at = NULL")
+    as_administrator(desk.stack, "UPDATE attempt_results SET at = at - interval '1 hour'")
+    assert desk.look()["absent"] == 1
+    assert (desk.state(one), desk.reason(one), len(desk.calls())) == ("needs_review", "disputed", 1)
+    assert (desk.refunds_there(sale), desk.books(sale).reserved) == ([], 19_00)
+
+
 @pytest.mark.parametrize("fault", ["error_503", "lose_before", "garbage_200", "forbidden"])
 def test_nothing_is_sent_while_the_disputes_cannot_be_read(desk: Desk, fault: str) -> None:
     sale = desk.sold(19_00, 41_00)

@@ -7,7 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from ledger.database import run, scalar, transaction
 from tests.database import rows as put
 from tests.database.conftest import As
-from tests.orders import LAMP, TEE
+from tests.orders import LAMP, TEE, insert_order
 from tests.stack import OWNER, Stack, without
 from tests.world import World, add_order
 
@@ -181,6 +181,44 @@ def test_what_was_found_never_changes_and_is_never_without_its_first_state(db: C
     put.stands(db, intent, "found_1", "failed")
     with pytest.raises(IntegrityError, match="none follows its failure"):
         put.stands(db, intent, "found_1", "succeeded")
+
+
+ALLOCATE = (
+    "INSERT INTO external_allocations (merchant_id, allocation_id, refund_ref, step, kind, case_id, line_id, amount_minor,"
+    " order_minor, reason, actor) VALUES (:m, gen_random_uuid(), 're_dashboard', 'claim', 'case', :c, :l, :minor, :minor,"
+    " 'seen there', 'system')"
+)
+
+
+def test_lines_paid_for_outside_are_claimed_once_and_no_further_than_they_were_sold_for(
+    db: Connection, harbour: World
+) -> None:
+    case = put.open_case(db, harbour)
+    item = put.hold_units(db, harbour, case, "[0,1)")
+    intent = put.propose(db, harbour, case, 2490)
+    put.found(db, intent, "re_dashboard", 7471)
+    names = {"m": harbour.merchant_id, "c": case, "l": harbour.order.lines[TEE]}
+    for minor, why in ((7471, "claimed_within_allocated"), (7472, "claimed_within_allocated|allocated_within_refund")):
+        savepoint = db.begin_nested()
+        with pytest.raises(IntegrityError, match=why):
+            run(db, ALLOCATE, minor=minor, **names)
+        savepoint.rollback()
+    run(db, ALLOCATE, minor=4980, **names)
+    assert scalar(db, "SELECT claimed_minor FROM order_lines WHERE line_id = :l", l=harbour.order.lines[TEE]) == 4980
+    for change in ("live = false", "units = int4range(0, 1) * int4range(0, 0)"):
+        savepoint = db.begin_nested()
+        with pytest.raises(IntegrityError, match=r"not released|case_items"):
+            run(db, f"UPDATE case_items SET {change} WHERE item_id = :i", i=item)  # noqa: S608 - of this list
+        savepoint.rollback()
+    other = add_order_case(db, harbour)
+    with pytest.raises(IntegrityError, match="lines of the order"):
+        run(db, ALLOCATE, minor=1, **{**names, **other})
+
+
+def add_order_case(db: Connection, world: World) -> dict[str, object]:
+    """A case of another order of the merchant, and a line of that."""
+    order = insert_order(db, world.merchant_id, world.provider_account_id, world.ilse, "A-other")
+    return {"c": put.open_case(db, world, order), "l": order.lines[TEE]}
 
 
 def test_an_external_refund_is_never_booked_on_an_intent(db: Connection, harbour: World) -> None:

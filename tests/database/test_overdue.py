@@ -38,6 +38,16 @@ def test_a_refund_past_the_limit_of_its_state_is_listed_with_its_desk(stack: Sta
     assert overdue(stack, build_world(stack, "northwind")) == []
 
 
+def test_a_refund_held_for_a_dispute_waits_for_the_bank_at_its_own_desk(stack: Stack, world: World) -> None:
+    with transaction(stack.owner, world.merchant_id) as db:
+        intent = put.bring(db, world, "held")
+    as_administrator(stack, "UPDATE intents SET state_reason = 'disputed', state_at = now() - interval '119 days'")
+    assert overdue(stack, world) == []
+    as_administrator(stack, "UPDATE intents SET state_at = now() - interval '121 days'")
+    (late,) = overdue(stack, world)
+    assert (late.intent_id, late.desk, late.owner) == (intent.intent_id, "disputes", "finance")
+
+
 def test_an_open_case_past_its_due_time_is_listed_until_it_is_closed(stack: Stack, world: World) -> None:
     opened = lives.open_case(stack, world)
     assert overdue(stack, world) == []
