@@ -276,19 +276,20 @@ _MOVES: Final = """
 
 def known_refunds(db: Connection, of: Run, refs: Sequence[str]) -> dict[str, OurRefund]:
     by_ref, _ = our_refunds(db, of, [(ref, "") for ref in refs])
-    named = rows(
-        db, _NAMED, m=of.merchant_id, a=of.provider_account_id, refs=[ref for ref in refs if ref not in by_ref]
-    )
-    for row in named:
+    others = [ref for ref in refs if ref not in by_ref]
+    for row in rows(db, _NAMED, m=of.merchant_id, a=of.provider_account_id, refs=others) if others else ():
         by_ref[row["ref"]] = OurRefund(**{name: row[name] for name in row if name != "ref"})
     return by_ref
 
 
+# The id is worked out before it is looked up, as an index of a table behind row-level security needs.
 _NAMED: Final = """
-    SELECT p.refund_ref AS ref, i.intent_id, i.number, i.provider_refund_ref AS refund_ref, i.amount_minor, i.currency, i.state
-    FROM provider_refunds p JOIN intents i ON i.merchant_id = p.merchant_id AND i.intent_id = CASE
-        WHEN p.intent_ref ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN CAST(p.intent_ref AS uuid) END
-    WHERE p.merchant_id = :m AND p.provider_account_id = :a AND p.refund_ref = ANY(:refs)
+    WITH named AS MATERIALIZED (
+        SELECT p.refund_ref AS ref, CASE WHEN p.intent_ref ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+            THEN CAST(p.intent_ref AS uuid) END AS intent_id
+        FROM provider_refunds p WHERE p.merchant_id = :m AND p.provider_account_id = :a AND p.refund_ref = ANY(:refs))
+    SELECT n.ref, i.intent_id, i.number, i.provider_refund_ref AS refund_ref, i.amount_minor, i.currency, i.state
+    FROM named n JOIN intents i ON i.merchant_id = :m AND i.intent_id = n.intent_id
 """
 
 
