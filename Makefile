@@ -48,7 +48,7 @@ format: .venv/.installed-dev
 	$(BIN)/ruff format .
 
 bench: .venv/.installed-run
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(ARGS)
 
 killmatrix: .venv/.installed-dev
 	@$(BIN)/python -m faults.killmatrix $(ARGS)

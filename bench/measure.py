@@ -17,7 +17,10 @@ RUNS = 3
 
 @dataclass(frozen=True)
 class Result:
-    """`value` and `against_value` are medians of `runs` and of their counterparts, in `unit`; `mark` None: none is set."""
+    """`value` and `against_value` are medians of `runs` and of their counterparts, in `unit`; `mark` None: none is set.
+
+    `at_most`: the ratio has to stay below its mark, not above.
+    """
 
     name: str
     value: float
@@ -27,20 +30,37 @@ class Result:
     mark: float | None
     runs: tuple[float, ...]
     against_runs: tuple[float, ...] = field(default=())
+    at_most: bool = False
 
     @property
     def ratio(self) -> float:
         return self.value / self.against_value
 
+    @property
+    def met(self) -> bool:
+        """Whether the mark is reached; one that is not set is."""
+        if self.mark is None:
+            return True
+        return self.ratio <= self.mark if self.at_most else self.ratio >= self.mark
+
     def line(self) -> str:
         """One line of the table, with the spread of both sides."""
-        spread = f"{min(self.runs):,.0f}–{max(self.runs):,.0f}"
-        other = f"{min(self.against_runs):,.0f}–{max(self.against_runs):,.0f}"
-        mark = "" if self.mark is None else f"  mark ≥ {self.mark} {'met' if self.ratio >= self.mark else 'MISSED'}"
+        mark = ""
+        if self.mark is not None:
+            mark = f"   mark {'≤' if self.at_most else '≥'} {self.mark} {'reached' if self.met else 'MISSED'}"
         return (
-            f"  {self.name:<44} {self.value:>9,.0f} {self.unit} ({spread})\n"
-            f"    against {self.against:<34} {self.against_value:>9,.0f} {self.unit} ({other})   ratio {self.ratio:.4f}{mark}"
+            f"  {self.name:<58} {_figure(self.value)} {self.unit} ({_spread(self.runs)})\n"
+            f"    against {self.against:<48} {_figure(self.against_value)} {self.unit} ({_spread(self.against_runs)})\n"
+            f"    ratio {self.ratio:.3f}{mark}"
         )
+
+
+def _figure(value: float) -> str:
+    return f"{value:>9,.0f}" if value >= 100 else f"{value:>9,.2f}"
+
+
+def _spread(runs: Sequence[float]) -> str:
+    return f"{_figure(min(runs)).strip()}–{_figure(max(runs)).strip()}" if runs else "given"
 
 
 def side_by_side(
@@ -50,6 +70,8 @@ def side_by_side(
     against: str,
     theirs: Callable[[], float],
     mark: float | None = None,
+    *,
+    at_most: bool = False,
 ) -> Result:
     """Warms both sides up once, then measures them alternately RUNS times."""
     ours()
@@ -59,8 +81,25 @@ def side_by_side(
         runs.append(ours())
         others.append(theirs())
     return Result(
-        name, statistics.median(runs), unit, against, statistics.median(others), mark, tuple(runs), tuple(others)
+        name,
+        statistics.median(runs),
+        unit,
+        against,
+        statistics.median(others),
+        mark,
+        tuple(runs),
+        tuple(others),
+        at_most,
     )
+
+
+def against_a_figure(
+    name: str, unit: str, ours: Callable[[], float], against: str, figure: float, mark: float | None = None
+) -> Result:
+    """Warms up once, then measures RUNS times, beside a figure that needs no measuring."""
+    ours()
+    runs = tuple(ours() for _ in range(RUNS))
+    return Result(name, statistics.median(runs), unit, against, figure, mark, runs)
 
 
 def write(results: Sequence[Result], path: Path) -> None:

@@ -19,6 +19,7 @@ from jobs.recorder import Held
 from jobs.worker import Counts, Worker
 from ledger import tracing
 from ledger.database import transaction
+from ledger.due import merchants_with_due
 from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, claim_due
 from ledger.settlement import NotAccepted, Outcome
 
@@ -41,7 +42,7 @@ def run_once(worker: Worker) -> Counts:
         return counts
     if not worker.may_send():
         return Counter(["not_standing"])
-    turns = worker.merchants()
+    turns = merchants_with_due(worker.engine, worker.merchants())
     calls: set[Future[list[Future[str]]]] = set()
     answers: list[Future[str]] = []
     try:
