@@ -40,7 +40,7 @@ class Provider:
         payment = params.get("payment_intent") or params.get("charge", "").replace("ch_", "pi_", 1)
         refund = {
             "id": f"re_bench{self.number}", "object": "refund", "amount": int(params.get("amount", "0")),
-            "currency": params.get("currency", ""), "status": "succeeded", "charge": params.get("charge"),
+            "currency": params.get("currency", "eur"), "status": "succeeded", "charge": params.get("charge"),
             "payment_intent": payment, "metadata": metadata, "created": int(time.time()),
         }  # fmt: skip
         self.by_payment.setdefault(payment, []).append(refund)

@@ -14,7 +14,9 @@ from ledger.due import merchants_with_due
 from ledger.outbox import _DUE
 
 THREADS = 8
+APPROVED = 400
 DRAINED = 1000
+MERCHANTS = 1000
 # What a claim looks for, without its locks, so that asking changes nothing.
 DUE_READ = _DUE.replace("FOR NO KEY UPDATE OF c SKIP LOCKED", "")
 HOT_ROW = "UPDATE bench.hot SET n = n + 1 WHERE id = 1;\n"
@@ -33,7 +35,7 @@ COMMIT;
 def f1(bench: Bench) -> list[Result]:
     """Approvals through the ledger's own function beside the bare shape of one."""
     return [side_by_side(
-        "F1 approvals, one cap row, 8 threads", "/s", bench.approvals(400, THREADS),
+        "F1 approvals, one cap row, 8 threads", "/s", bench.approvals(APPROVED, THREADS),
         "pgbench, the shape of an approval, 8 clients", lambda: _pgbench(bench, APPROVE_SHAPE, 8), 0.30,
     )]  # fmt: skip
 
@@ -42,7 +44,7 @@ def f2(bench: Bench) -> list[Result]:
     """The same through the console."""
     with _console(bench) as browsers:
         return [side_by_side(
-            "F2 approvals over HTTP, 2 × 8 threads, 8 clients", "/s", lambda: _approvals_over_http(bench, browsers, 400),
+            "F2 approvals over HTTP, 2 × 8 threads, 8 clients", "/s", lambda: _approvals_over_http(bench, browsers, APPROVED),
             "pgbench, one hot row, 8 clients", lambda: _pgbench(bench, HOT_ROW, 8), 0.10,
         )]  # fmt: skip
 
@@ -61,6 +63,8 @@ def _console(bench: Bench) -> Iterator[list[Browser]]:
 
 def _approvals_over_http(bench: Bench, browsers: list[Browser], count: int) -> float:
     ready = bench.ready(count)
+    for browser in browsers:
+        browser.rest()
 
     def approve(number: int) -> None:
         one = ready[number]
@@ -75,17 +79,17 @@ def _approvals_over_http(bench: Bench, browsers: list[Browser], count: int) -> f
 
 def f3(bench: Bench) -> list[Result]:
     """The cap row is held shortly: sharing it with everybody costs next to nothing."""
-    many = bench.more_merchants(1000)
+    many = bench.more_merchants(MERCHANTS)
     crowd = bench.engine(32)
     try:
         return [
             side_by_side(
-                "F3 approvals of one merchant, 8 threads", "/s", bench.approvals(400, THREADS),
-                "of 1,000 merchants", bench.approvals(400, THREADS, many), 0.9,
+                "F3 approvals of one merchant, 8 threads", "/s", bench.approvals(APPROVED, THREADS),
+                "of 1,000 merchants", bench.approvals(APPROVED, THREADS, many), 0.9,
             ),
             side_by_side(
-                "F3 approvals of one merchant, 32 threads", "/s", bench.approvals(400, 32, engine=crowd),
-                "8 threads", bench.approvals(400, THREADS), 0.9,
+                "F3 approvals of one merchant, 32 threads", "/s", bench.approvals(APPROVED, 32, engine=crowd),
+                "8 threads", bench.approvals(APPROVED, THREADS), 0.9,
             ),
         ]  # fmt: skip
     finally:

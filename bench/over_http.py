@@ -36,6 +36,10 @@ class Browser:
             self._cookies[name] = value
         return answer.status, text
 
+    def rest(self) -> None:
+        """Lets the connection go, which the server closes anyway while refunds are made; the next request opens another."""
+        self._connection.close()
+
     def sign_in(self, email: str, page: str) -> None:
         """Signs in, and takes the token of the session's forms from a page that has one."""
         _, door = self.ask("GET", "/sign-in")

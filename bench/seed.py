@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 # Time-ordered ids, so that the indexes grow as they do in life. `n` is the number of the copy.
-_ID: Final = "('{kind}000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+_ID: Final = "('{kind}0000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
 _MERCHANT: Final = _ID.format(kind="1")
 _CASE: Final = _ID.format(kind="2")
 _INTENT: Final = _ID.format(kind="3")
