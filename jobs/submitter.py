@@ -106,7 +106,7 @@ def _by_charge(held: list[Held]) -> list[list[Held]]:
 
 
 def _send_in_turn(worker: Worker, chain: list[Held]) -> list[Future[str]]:
-    return [_hand_over(worker, held) for held in chain]
+    return [hand_over(worker, held) for held in chain]
 
 
 def send(worker: Worker, held: Held) -> str:
@@ -115,10 +115,11 @@ def send(worker: Worker, held: Held) -> str:
     Not sent, and given back, when the lease would end too soon, others may think this worker dead, or a brake was put on
     since the claim, in the database or outside it (S88).
     """
-    return _hand_over(worker, held).result()
+    return hand_over(worker, held).result()
 
 
-def _hand_over(worker: Worker, held: Held) -> Future[str]:
+def hand_over(worker: Worker, held: Held) -> Future[str]:
+    """Makes the one call of an attempt and gives its answer to the recorder; the future says what it counts as."""
     with tracing.about(held.claimed.trace):
         return worker.recorder.give(held, _call(worker, held))
 
