@@ -94,7 +94,7 @@ def claim(worker: Worker, merchant_id: UUID, counts: Counts) -> list[Held]:
             trace=one.trace,
         )
     if claimed and not worker.keeps_mark_of(claimed[-1]):
-        send_until = float("-inf")
+        send_until = -1
     return [Held(one, worker_id, send_until) for one in claimed]
 
 
