@@ -128,7 +128,7 @@ def _absent(worker: Worker, one: Look, window: int, whole: WholeList | None) -> 
     if claimed is None:
         return ["absent"]
     if not worker.keeps_mark_of(claimed):
-        send_until = float("-inf")
+        send_until = -1
     return ["absent", "resent", send(worker, Held(claimed, worker_id, send_until))]
 
 
