@@ -16,6 +16,7 @@ from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.account_lists import NEWS
+from jobs.dispute_freshness import disputes_read
 from jobs.holds import read_if_told
 from jobs.logs import log
 from jobs.stripe_gateway import NO_PAYMENT_REF, UNREADABLE_LIST, Account, LookFailed
@@ -158,8 +159,17 @@ def read_dispute(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:
     return hints.events, int(worker.patiently(record) in NEWS)
 
 
+def read_again(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:
+    """After a refusal that shows somebody acted elsewhere: the refunds of the payment, and the account's disputes."""
+    answered, moved = read_payment(worker, hints)
+    read: Counts = Counter()
+    disputes_read(worker, hints.merchant_id, hints.account["provider_account_id"], read)
+    return answered, moved + read["disputes"]
+
+
 # The kinds of events that are worth a reading, by how they begin, and what is read. An event of any other kind is put aside.
 READERS: Final[dict[str, Reader]] = {
+    "onceback.reread": read_again,
     "refund.": read_payment,
     "charge.refund": read_payment,
     "charge.dispute.": read_dispute,
@@ -208,7 +218,7 @@ def _apply_one(worker: Worker, hints: Hints, refund: ProviderRefund) -> bool:
         result = record_external(db, merchant_id, account_id, refund, "hook", worker.verifier)
         if result != "ours":
             return result in NEWS
-        intent = first(db, _INTENT, m=merchant_id, i=UUID(refund.intent_id))
+        intent = first(db, _INTENT, m=merchant_id, r=refund.refund_ref, mark=refund.intent_id)
         if intent is None or intent["state"] not in ("unknown", "pending", "succeeded"):
             return False
         state: str = intent["state"]
@@ -222,10 +232,12 @@ def _apply_one(worker: Worker, hints: Hints, refund: ProviderRefund) -> bool:
     return after != state
 
 
+# By the reference first: two people may have said of a refund without our mark that it is an intent's.
 _INTENT: Final = """
     SELECT i.intent_id, i.state, i.provider_reference, i.provider_key, coalesce(o.trace, '') AS trace FROM intents i
     LEFT JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
-    WHERE i.merchant_id = :m AND i.intent_id = :i
+    WHERE i.merchant_id = :m AND (i.provider_refund_ref = :r OR (i.provider_refund_ref IS NULL AND i.intent_id::text = :mark))
+    ORDER BY i.provider_refund_ref NULLS LAST LIMIT 1
 """
 
 

@@ -23,11 +23,13 @@ PENDING_LOOK: Final = timedelta(hours=1)
 PAID_LOOK: Final = timedelta(days=1)
 COMES_BACK_WITHIN: Final = timedelta(days=35)
 
-_INTENT: Final = """
+_COLUMNS: Final = """
     SELECT i.intent_id, i.number, i.state, i.provider_refund_ref,
         EXISTS (SELECT 1 FROM attempts t WHERE t.merchant_id = i.merchant_id AND t.intent_id = i.intent_id) AS sent
-    FROM intents i WHERE i.merchant_id = :m AND i.intent_id = :i
+    FROM intents i WHERE i.merchant_id = :m AND
 """
+_INTENT: Final = _COLUMNS + " i.intent_id = :i"
+_BY_REFERENCE: Final = _COLUMNS + " i.provider_refund_ref = :r"
 
 
 def whose(
@@ -35,12 +37,14 @@ def whose(
 ) -> tuple[str, RowMapping | None]:
     """ "ours" with its intent; or "outside", "unsealed" (names us, and no sealed approval of ours sent it) or "unexpected" (of an
     intent that failed here). Only rows decide, never what the metadata says of amounts."""
+    known = first(db, _BY_REFERENCE, m=merchant_id, r=refund.refund_ref)
+    if known is not None:
+        # Its mark can be taken off at the provider; the reference that an intent has is the intent's.
+        return "ours", known
     deployment = scalar(db, "SELECT deployment_id FROM deployment")
     if (refund.deployment_id, refund.merchant_id) != (str(deployment), str(merchant_id)):
         return "outside", None
     intent = _intent(db, merchant_id, refund)
-    if intent is not None and intent["provider_refund_ref"] == refund.refund_ref:
-        return "ours", intent
     if intent is None or not intent["sent"] or not _sealed(db, merchant_id, intent["intent_id"], verifier):
         return "unsealed", intent
     if intent["provider_refund_ref"] is not None:

@@ -156,8 +156,7 @@ _OWNED: Final = """
             AS of_intent,
         EXISTS (SELECT 1 FROM intents o WHERE o.merchant_id = :m AND o.intent_id::text = l.marked AND o.intent_id <> :i)
             AS marked_other,
-        EXISTS (SELECT 1 FROM transfers t WHERE t.merchant_id = :m AND t.source_ref = l.refund_ref AND t.step = 'external')
-            AS booked
+        EXISTS (SELECT 1 FROM external_refunds x WHERE x.merchant_id = :m AND x.refund_ref = l.refund_ref) AS booked
     FROM listed_refunds l WHERE l.merchant_id = :m AND l.list_id = (SELECT list_id FROM provider_lists
         WHERE merchant_id = :m AND intent_id = :i ORDER BY taken_at DESC, list_id DESC LIMIT 1)
 """

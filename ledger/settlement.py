@@ -15,7 +15,7 @@ from ledger.database import rows, run, run_later, scalar
 from ledger.events import LockedCase, append
 from ledger.outbox import give_to_person, mark_unknown, raise_alarm
 from ledger.refusals import situation
-from ledger.reservation import let_go, release_lines, transfer
+from ledger.reservation import let_go, release_lines, return_cap, transfer
 from ledger.states import STAGE
 
 # STRIPE.md §1: the statuses a refund can have; the set is open, and an unlisted one is not interpreted.
@@ -29,6 +29,10 @@ SETTLED: Final = {
 # How soon the provider is asked again about a refund it has accepted but not settled. Hints arrive by webhook; this is the
 # net under them, so it backs off: card refunds settle within minutes, other methods within days.
 PENDING_LOOK_SECONDS: Final = (60, 300, 900, 3600)
+
+
+# A customer who was told that the money is paid does not have it: somebody has to act by the next working day.
+CAME_BACK_HOURS: Final = 24
 
 
 @dataclass(frozen=True)
@@ -336,14 +340,13 @@ def fail(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> N
 
 
 def _reverse(db: Connection, case: LockedCase, intent: RowMapping, refund: ProviderRefund) -> str:
+    """The provider took a paid refund back. Everything it used is given back, as on any definite failure (P11): the lines, the
+    capture, the cap of the day that carried it. Its case is open again and a person's, due within CAME_BACK_HOURS."""
     append(db, case, "intent.reversed", "system", {"refund": refund.refund_ref}, intent_id=intent["intent_id"],
            move=("succeeded", "reversed"), reason=(refund.failure_reason or refund.status)[:300])  # fmt: skip
     release_lines(db, intent)
     transfer(db, intent, "reverse")
-    run(
-        db,
-        "UPDATE cases SET closed_at = NULL WHERE merchant_id = :m AND case_id = :c",
-        m=case.merchant_id,
-        c=case.case_id,
-    )
+    return_cap(db, intent)
+    run(db, "UPDATE cases SET closed_at = NULL, due_at = now() + :due WHERE merchant_id = :m AND case_id = :c",
+        due=timedelta(hours=CAME_BACK_HOURS), m=case.merchant_id, c=case.case_id)  # fmt: skip
     return "reversed"

@@ -43,8 +43,8 @@ REFUND_SENTENCES: Final = {
     "succeeded": "Your refund of {amount} to {to} is paid. Your bank may need some days to show it.",
     "failed": "Your refund of {amount} to {to} was refused by the payment provider. Nothing was paid."
     " We are looking for another way and write to you.",
-    "reversed": "Your refund of {amount} to {to} came back to us from your bank. You do not have the money."
-    " We write to you about another way.",
+    "reversed": "Your refund of {amount} to {to} did not reach you and came back to us. You do not have the money."
+    " We are arranging another way and write to you.",
 }
 UNPROVEN_SENTENCE: Final = (
     "We can tell you more about your refund once we know that the order is yours."

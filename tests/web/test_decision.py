@@ -27,7 +27,7 @@ SENTENCES = {
     "pending": "was accepted by the payment provider. Your bank has not confirmed it yet",
     "succeeded": "is paid. Your bank may need some days",
     "failed": "was refused by the payment provider. Nothing was paid",
-    "reversed": "came back to us from your bank. You do not have the money",
+    "reversed": "did not reach you and came back to us. You do not have the money",
     "withdrawn": "was called back before it was sent. Nothing was paid",
 }
 

@@ -2,6 +2,8 @@
 
 -- After some refusals somebody acted elsewhere: the worker hints itself to read the payment again.
 GRANT INSERT ON provider_events TO onceback_worker;
+-- Money that came back late makes its case a person's again, with a time by which somebody has to act.
+GRANT UPDATE (due_at) ON cases TO onceback_worker;
 
 -- What a whole list of the provider showed, kept beside our intent: evidence for people, never changed.
 CREATE TABLE provider_lists (
@@ -129,8 +131,7 @@ BEGIN
                 WHEN 'requires_action' THEN 'pending' WHEN 'failed' THEN 'failed' WHEN 'canceled' THEN 'failed' END
             AND NOT EXISTS (SELECT 1 FROM intents o WHERE o.merchant_id = l.merchant_id AND o.provider_refund_ref = l.refund_ref
                 AND o.intent_id <> i.intent_id)
-            AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.merchant_id = l.merchant_id AND t.source_ref = l.refund_ref
-                AND t.step = 'external');
+            AND NOT EXISTS (SELECT 1 FROM external_refunds x WHERE x.merchant_id = l.merchant_id AND x.refund_ref = l.refund_ref);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the list shows no such refund for this intent' USING ERRCODE = 'check_violation';
         END IF;
