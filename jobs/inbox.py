@@ -175,7 +175,6 @@ READERS: Final[dict[str, Reader]] = {
     "charge.dispute.": read_dispute,
     "charge.": read_payment,
     "payment_intent.": read_payment,
-    "onceback.reread": read_payment,
 }
 
 
