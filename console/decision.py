@@ -150,7 +150,7 @@ def _cancel(decision: Decision) -> dict[str, Any] | None:
     if not (leaves or decision.state == "held") or not current.may("withdraw"):
         return None
     url = url_for("decision.withdraw", intent_id=decision.intent_id)
-    return {"url": url, "operation": new_operation(), "until": decision.due_at}
+    return {"url": url, "operation": new_operation(), "until": decision.due_at, "waits": decision.state == "approved"}
 
 
 def _held(db: Connection, decision: Decision) -> dict[str, Any] | None:
