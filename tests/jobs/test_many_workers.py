@@ -40,11 +40,11 @@ def test_two_workers_send_thirty_due_refunds_once_each(stack: Stack, world: Worl
 
 def test_two_reconcilers_at_once_send_an_absent_refund_once(stack: Stack, world: World, sandbox: Running) -> None:
     ones = [approved(stack, world, sandbox) for _ in range(8)]
-    lives.claim(stack, world)
     with (
         worker_at(stack, sandbox, world, consistency_seconds=0) as first,
         worker_at(stack, sandbox, world, consistency_seconds=0) as second,
     ):
+        lives.claim(stack, world)
         for _ in range(3):
             raced = lives.race(lambda: reconciler.run_once(first), lambda: reconciler.run_once(second))
             assert raced.refusals == []
