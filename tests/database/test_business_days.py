@@ -14,7 +14,8 @@ from ledger.approvals import Decision
 from ledger.caps import release_held
 from ledger.database import transaction
 from ledger.queries.caps import business_day
-from ledger.settlement import NotAccepted
+from ledger.reconciliation import record_absent
+from ledger.settlement import NotAccepted, Unknown
 from tests import lives
 from tests.refunds import as_administrator
 from tests.stack import ROLES, Server, Stack, fresh_stack
@@ -187,3 +188,30 @@ def test_a_key_that_was_sent_once_is_never_sent_past_its_safe_age(clocked: Stack
     set_clock(begins + timedelta(hours=23))
     assert lives.claim(clocked, world) == []
     assert lives.state(clocked, world, one.intent_id) == "unknown"
+
+
+@pytest.mark.parametrize("state", ["approved", "submitting", "unknown"])
+def test_an_approval_is_good_for_24_hours_whatever_the_refund_is_in(
+    clocked: Stack, set_clock: Clock, state: str
+) -> None:
+    """S31: never sent after that, never dropped; what may have been sent goes to a person."""
+    begins = instant("2026-06-15T10:00")
+    set_clock(begins)
+    world = build_world(clocked, f"day-{state}")
+    one = approve(clocked, world, 1)
+    if state != "approved":
+        (claimed,) = lives.claim(clocked, world)
+        lives.record(
+            clocked, claimed, Unknown("timeout", "none") if state == "unknown" else NotAccepted("in_use", "later", 5)
+        )
+    # The key stays young, so that only the approval's own age speaks.
+    young = begins + timedelta(hours=23, minutes=59)
+    as_administrator(clocked, "UPDATE attempts SET started_at = %s WHERE intent_id = %s", young, one.intent_id)
+    as_administrator(clocked, "UPDATE attempt_results SET at = %s WHERE intent_id = %s", begins, one.intent_id)
+    set_clock(begins + timedelta(hours=24))
+    assert lives.claim(clocked, world) == []
+    if state == "unknown":
+        with transaction(clocked.worker, world.merchant_id) as db:
+            assert record_absent(db, world.merchant_id, one.intent_id, lives.WORKER, lives.verifier(), 0) is None
+    expected = {"approved": "held", "submitting": "unknown", "unknown": "needs_review"}[state]
+    assert lives.state(clocked, world, one.intent_id) == expected
