@@ -26,6 +26,12 @@ def fill(stack: Stack, world: World) -> None:
         _forms_of_payment(db, world)
         _of_a_run(db, world)
         _of_outside(db, world, intents["succeeded"])
+        _of_the_brakes(db, world)
+        run(
+            db, "INSERT INTO shadow_sends (merchant_id, intent_id, request_digest, currency, amount_minor)"
+            " VALUES (:m, :i, :digest, 'GBP', 100)", m=world.merchant_id, i=intents["held"].intent_id,
+            digest=sha256(b"request"),
+        )  # fmt: skip
         settled = put.settle(db, intents["needs_review"], "succeeded")
         run(db, "INSERT INTO settlement_results (merchant_id, settlement_id, result) VALUES (:m, :s, 'void')",
             m=world.merchant_id, s=settled)  # fmt: skip
@@ -107,6 +113,28 @@ def _forms_of_payment(db: Connection, world: World) -> None:
         db, "INSERT INTO manual_settlements (merchant_id, intent_id, outcome, tender, reference, recorded_by)"
         " VALUES (:m, :i, 'done', 'gift_card', 'GC-1', :who)",
         m=world.merchant_id, i=by_hand.intent_id, who=world.priya.staff_id,
+    )  # fmt: skip
+
+
+def _of_the_brakes(db: Connection, world: World) -> None:
+    """A brake that one person pulled, another's ask to start again that was refused, and an alarm that was closed."""
+    names = {"m": world.merchant_id, "id": uuid7(), "alarm": uuid7(), "who": world.jonas.staff_id}
+    run(
+        db, "INSERT INTO brake_pulls (merchant_id, pull_id, brake, actor, staff_id, reason)"
+        " VALUES (:m, :id, 'shadow', :actor, :who, 'a trial')", actor=world.jonas.actor, **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO brake_asks (merchant_id, ask_id, brake, staff_id, role, reason)"
+        " VALUES (:m, :id, 'shadow', :who, 'manager', 'the trial is over')", **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO brake_answers (merchant_id, ask_id, brake, asked_by, asked_role, staff_id, role, granted)"
+        " VALUES (:m, :id, 'shadow', :who, 'manager', :other, 'finance', false)", other=world.farah.staff_id, **names,
+    )  # fmt: skip
+    run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, text) VALUES (:m, :alarm, 'test', 'look')", **names)
+    run(
+        db, "INSERT INTO alarm_closings (merchant_id, alarm_id, staff_id, did) VALUES (:m, :alarm, :who, 'looked')",
+        **names,
     )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from tests.stack import CONSOLE, OWNER, WORKER, Server, Stack, fresh_stack, with
 from tests.world import World, build_world
 
 JOURNALS = (
-    "approvals", "attempt_results", "attempts", "cap_entries", "capture_facts", "conversations", "discrepancies",
-    "discrepancy_acts", "dispute_rulings", "dispute_states", "entitlements", "events", "evidence", "external_allocations",
+    "alarm_closings", "approval_entries", "approvals", "attempt_results", "attempts", "brake_answers", "brake_asks",
+    "brake_pulls", "cap_entries", "capture_facts", "conversations", "discrepancies", "discrepancy_acts",
+    "dispute_rulings", "dispute_states", "entitlements", "events", "evidence", "external_allocations",
     "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims", "listed_refunds", "looks",
     "manual_settlements", "notes", "order_conflicts", "photos", "policies", "provider_lists", "reconciliation_findings",
-    "recovered_refunds", "self_checks", "settlement_decisions", "settlement_results", "settlements", "transfers",
-    "void_approvals",
+    "recovered_refunds", "self_checks", "settlement_decisions", "settlement_results", "settlements", "shadow_sends",
+    "transfers", "void_approvals",
 )  # fmt: skip
 VERBS = {"change": "UPDATE {0} SET {1} = {1}", "remove": "DELETE FROM {0}", "empty": "TRUNCATE {0} CASCADE"}
 

@@ -142,8 +142,9 @@ def _refusal(db: Connection, statement: str, **values: Any) -> str | None:
 # Row-level security. The tables whose triggers look at the row first refuse with a sentence of their own.
 POLICY = "42501"
 LOOKED_AT_FIRST = {
-    "approvals", "cap_days", "cap_entries", "case_items", "disputes", "external_refunds", "intents", "manual_settlements",
-    "outbox", "settlement_decisions", "settlements", "transfers",
+    "alarm_closings", "approval_entries", "approvals", "brake_answers", "brake_asks", "brake_pulls", "cap_days",
+    "cap_entries", "case_items", "disputes", "external_refunds", "intents", "manual_settlements", "outbox",
+    "settlement_decisions", "settlements", "transfers",
 }  # fmt: skip
 
 
