@@ -60,7 +60,6 @@ def _secrets_in_logs(opened: Shop) -> list[str]:
     found = []
     for process in ("web", "worker"):
         text = opened.stack.log(process).read_text(encoding="utf-8")
-        assert text, f"the {process} process wrote nothing"
         found += [f"{what} in the log of {process}" for what, value in marked.items() if value and value in text]
     return found
 

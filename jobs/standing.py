@@ -70,7 +70,8 @@ class Standing:
         self._clock = clock
         self._guard = threading.Lock()
         self._checked_at = float("-inf")
-        self.fault = "no_deployment"
+        # Nothing is sent before the first look.
+        self.fault = "start"
 
     def good(self) -> bool:
         """Whether sending is allowed, by a look at the database at most CHECK_SECONDS old.
