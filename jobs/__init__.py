@@ -6,6 +6,7 @@ Read in this order:
     liveness        the advisory lock that says this worker lives
     switch          the pause outside the database
     submitter       claim and commit, send, record and commit
+    recorder        the answers of its calls, several to a commit
     reconciler      look at the provider for what is not known; prove absence or adopt
     daily_cap       send on its way what the cap held
     by_hand         settle what people paid back by hand

@@ -8,7 +8,7 @@ Read in the order of a refund's life:
     fingerprint seals approvals          what is bound when a person approves, and how it is verified again
     reservation caps                     money set aside: captures, order lines, the daily cap
     by_hand captures                     what a person pays back elsewhere; what the provider holds and took
-    outbox settlement reconciliation     sent under one key, recorded as one of four outcomes, looked up when unknown
+    outbox recording settlement reconciliation     sent under one key, recorded as one of four outcomes, looked up when unknown
     external_refunds disputes            what others do at the provider, and (outside_places) the room it takes here
     account_lists external_matching      how far the provider's lists were read; what a refund made outside was for
     reconciliation_run reconciliation_pages discrepancies self_check   the books beside the provider, and against themselves
