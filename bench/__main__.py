@@ -15,7 +15,9 @@ def main() -> int:
     """Runs every measure that is asked for, prints each as it is done, writes the file. Nothing fails by time."""
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--only", default=",".join(FIGURES), help="figures with commas between, as F1,F6")
-    parser.add_argument("--settled", type=int, default=1_000_000, help="how many settled refunds F8 looks among")
+    parser.add_argument(
+        "--settled", type=int, default=1_000_000, help="how many settled refunds F8 looks among, and F15 compares"
+    )
     given = parser.parse_args()
     wanted = [name.strip().upper() for name in given.only.split(",")]
     if unknown := [name for name in wanted if name not in FIGURES]:
@@ -23,7 +25,7 @@ def main() -> int:
     results: list[Result] = []
     with Bench(Path("build/bench")) as bench:
         for name in wanted:
-            for result in FIGURES[name](bench, given.settled) if name == "F8" else FIGURES[name](bench):
+            for result in FIGURES[name](bench, given.settled) if name in ("F8", "F15") else FIGURES[name](bench):
                 results.append(result)
                 print(result.line(), flush=True)
             write(results, OUT)

@@ -1,4 +1,4 @@
-"""F1 to F6 and F8: what each measures, beside what, and its mark (PERFORMANCE of the design)."""
+"""F1 to F6, F8 and F15: what each measures, beside what, and its mark (PERFORMANCE of the design)."""
 
 import statistics
 import time
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from bench.measure import Result, against_a_figure, per_second, pgbench, side_by_side
 from bench.over_http import Browser
+from bench.reconciliation import f15
 from bench.seed import settled_intents
 from bench.work import CALLS_IN_FLIGHT, PRIYA, SLUG, Bench
 from ledger.database import rows, transaction
@@ -151,4 +152,12 @@ def _pgbench(bench: Bench, script: str, clients: int) -> float:
     return pgbench(bench.stack.postgres, bench.url, script, clients)
 
 
-FIGURES: dict[str, Callable[..., list[Result]]] = {"F1": f1, "F2": f2, "F3": f3, "F5": f5, "F6": f6, "F8": f8}
+FIGURES: dict[str, Callable[..., list[Result]]] = {
+    "F1": f1,
+    "F2": f2,
+    "F3": f3,
+    "F5": f5,
+    "F6": f6,
+    "F8": f8,
+    "F15": f15,
+}

@@ -25,6 +25,7 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import make_url
 
+from bench.measure import Result
 from bench.work import SLUG, Bench
 
 ROOT: Final = Path(__file__).parents[1]
@@ -65,28 +66,19 @@ class Month:
 SMALL_MONTH: Final = Month("a", datetime(2026, 9, 1, tzinfo=UTC), SMALL)
 
 
-def f15(bench: Bench, size: int = LARGE) -> dict[str, Any]:
-    """The figure, as bench.json has it. The mark is an upper one: the ratio has to stay below."""
+def f15(bench: Bench, size: int = LARGE) -> list[Result]:
+    """Peak memory of the run over `size` refunds beside that over SMALL, which is the mark; and the provider's rows a second."""
     months = (SMALL_MONTH, Month("b", datetime(2026, 10, 1, tzinfo=UTC), size))
     _seed(bench, months)
     with _double(bench.m, months) as url:
-        measured = [_run(bench, month, url) for month in months]
-    (small, _), (large, seconds) = measured
-    return {
-        "value": large, "unit": "MiB", "against": f"{SMALL:,} settled refunds", "against_value": small,
-        "ratio": round(large / small, 3), "mark": MARK, "runs": [large], "size": size, "seconds": round(seconds, 1),
-        "rows_per_second": round(2 * size / seconds),
-    }  # fmt: skip
-
-
-def line(figure: dict[str, Any]) -> str:
-    """The figure as a line of the table."""
-    reached = "reached" if figure["ratio"] <= MARK else "MISSED"
-    return (
-        f"  F15 memory of a run over {figure['size']:,} refunds {figure['value']:>9,.0f} MiB against"
-        f" {figure['against_value']:,.0f} MiB over {SMALL:,}   ratio {figure['ratio']:.3f}   mark ≤ {MARK} {reached}\n"
-        f"    {figure['rows_per_second']:,} provider's rows a second, {figure['seconds']:,.0f} s"
-    )
+        (small, small_seconds), (large, seconds) = (_run(bench, month, url) for month in months)
+    per_second, small_per_second = 2 * size / seconds, 2 * SMALL_MONTH.count / small_seconds
+    few = f"a run over {SMALL_MONTH.count:,}"
+    return [
+        Result(f"F15 memory of a run over {size:,} refunds", large, "MiB", few, small, MARK, (large,), (small,), at_most=True),
+        Result("F15 rows of the provider compared", per_second, "/s", few, small_per_second, None, (per_second,),
+               (small_per_second,)),
+    ]  # fmt: skip
 
 
 _CAPTURE: Final = """
@@ -237,9 +229,8 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=LARGE, help="settled refunds of the large run")
     size = parser.parse_args().size
     with Bench(Path("build/bench-books")) as bench:
-        figure = f15(bench, size)
-    print(line(figure))
-    Path("build/bench-f15.json").write_text(json.dumps(figure, indent=1), encoding="utf-8")
+        for result in f15(bench, size):
+            print(result.line(), flush=True)
     return 0
 
 
