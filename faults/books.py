@@ -310,7 +310,9 @@ _STUCK = {
     "an outbox row is done and its refund is not": """
         SELECT i.number::text AS what FROM outbox o JOIN intents i USING (merchant_id, intent_id)
         WHERE o.done_at IS NOT NULL AND i.state NOT IN ('succeeded', 'failed', 'withdrawn', 'reversed')""",
-    "a hint was not read": "SELECT event_ref AS what FROM provider_events WHERE done_at IS NULL",
+    # One about a refund that no list shows yet is kept for ten minutes, and only then is it late.
+    "a hint was not read": """
+        SELECT event_ref AS what FROM provider_events WHERE done_at IS NULL AND received_at < now() - interval '11 minutes'""",
     "a closed case has a refund that is not": """
         SELECT i.number::text AS what FROM cases c JOIN intents i USING (merchant_id, case_id) WHERE c.closed_at IS NOT NULL
             AND i.state IN ('proposed', 'approved', 'held', 'submitting', 'unknown', 'pending', 'needs_review')""",
