@@ -13,34 +13,33 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import structlog
 from pydantic import SecretStr
-from sqlalchemy import Connection, Engine, event
 
 from demo.local_stack import LocalStack
 from demo.merchant import Merchant, set_up
 from demo.people import PASSWORD, PEOPLE
 from demo.pictures import picture
 from demo.roles import CONSOLE, OWNER, WORKER
-from demo.scenes import QUIET_SALES, SCENES, Scene
+from demo.scenes import QUIET_SALES, REFUNDED_OUTSIDE, SCENES, Scene
+from demo.seed_clock import Clock, seeding_clock
 from demo.seed_orders import Sale, facts, payments
-from jobs import inbox, submitter
-from jobs.worker import running_worker
+from jobs import books, inbox, outside, reconciler, submitter
+from jobs.worker import Worker, running_worker
 from ledger.approvals import Seen, approve
 from ledger.cases import ReturnRequest, open_return, reject
-from ledger.database import connect, first, rows, run, transaction
+from ledger.database import connect, first, rows, run, scalar, transaction
 from ledger.evidence import Arrival, ReceivedLine, add_photo, report_arrival
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
 from ledger.intents import cancel_before_send
 from ledger.limits import read_sum
 from ledger.order_document import order_facts
 from ledger.orders import store_order
+from ledger.reconciliation_run import ask_run
 from settings import Settings
 
 SLUG: Final = "hollowbrook"
-ZONE: Final = ZoneInfo("Europe/Berlin")
 POLICY: Final[dict[str, Any]] = {
     "policy_id": f"{SLUG}-returns", "version": 1, "title": "Returns of the web shop", "status": "approved",
     "refund_trigger": "inspected", "pay_within_days": 14, "shipping": "none",
@@ -52,43 +51,6 @@ POLICY: Final[dict[str, Any]] = {
     },
 }  # fmt: skip
 CAPS_MINOR: Final = {"EUR": 800_000, "GBP": 500_000, "USD": 300_000, "JPY": 20_000}
-
-CLOCK = """
-    CREATE SCHEMA IF NOT EXISTS seed_clock;
-    CREATE OR REPLACE FUNCTION seed_clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS
-        $$ SELECT current_setting('seed.now')::timestamptz $$;
-    GRANT USAGE ON SCHEMA seed_clock TO onceback_console, onceback_worker;
-    GRANT EXECUTE ON FUNCTION seed_clock.now() TO onceback_console, onceback_worker;
-"""
-
-
-class Clock:
-    """The seed's time; every connection of its engines reads it."""
-
-    def __init__(self) -> None:
-        self.start = datetime.now(UTC)
-        self.now = self.start
-
-    def days_ago(self, days: float) -> None:
-        """Sets the clock. Cases of one day fall on different minutes, so ages differ."""
-        self.now = self.start - timedelta(days=days)
-
-    def earlier_today(self, opened: float) -> None:
-        """Within the last four hours of the shop's day, what was opened first first."""
-        midnight = self.start.astimezone(ZONE).replace(hour=0, minute=0, second=1, microsecond=0)
-        self.now = max(midnight.astimezone(UTC), self.start - timedelta(minutes=5 + 15 * opened))
-
-    def engine(self, url: str) -> Engine:
-        """An engine whose `now()` is this clock's."""
-        made = connect(url, pool_size=4, statement_seconds=30, name="seed")
-        event.listen(made, "begin", self._set)
-        return made
-
-    def _set(self, db: Connection) -> None:
-        cursor = db.connection.cursor()
-        cursor.execute("SET LOCAL search_path = seed_clock, pg_catalog, public")
-        cursor.execute("SELECT set_config('seed.now', %s, true)", (self.now.isoformat(),))
-        cursor.close()
 
 
 def seed(stack: LocalStack, say: Callable[[str], None]) -> Merchant:
@@ -102,7 +64,7 @@ def seed(stack: LocalStack, say: Callable[[str], None]) -> Merchant:
         if marker(stack.folder).exists():
             say("The data of the last run is kept")
             return merchant
-        with _clock(owner) as clock, (stack.folder / "logs" / "seed.log").open("a", encoding="utf-8") as log:
+        with seeding_clock(owner) as clock, (stack.folder / "logs" / "seed.log").open("a", encoding="utf-8") as log:
             structlog.configure(logger_factory=structlog.WriteLoggerFactory(log))
             Seeding(stack, merchant, clock, say).run()
         structlog.reset_defaults()
@@ -115,17 +77,6 @@ def seed(stack: LocalStack, say: Callable[[str], None]) -> Merchant:
 def marker(folder: Path) -> Path:
     """The file that says the seed ran to its end."""
     return folder / "seeded"
-
-
-@contextmanager
-def _clock(owner: Engine) -> Iterator[Clock]:
-    with owner.begin() as db:
-        db.connection.cursor().execute(CLOCK)
-    try:
-        yield Clock()
-    finally:
-        with owner.begin() as db:
-            db.exec_driver_sql("DROP SCHEMA seed_clock CASCADE")
 
 
 class Seeding:
@@ -146,7 +97,31 @@ class Seeding:
         self.say(f"Seeding {len(SCENES)} cases with photos")
         for scene in sorted(SCENES, key=lambda scene: -scene.opened):
             self._play(scene)
+        self.say("Comparing the books with the provider")
+        self._outside()
+        self._compare()
         self.console.dispose()
+
+    def _outside(self) -> None:
+        """Somebody refunds at the provider's own page; the clock of seed and provider stands at the last decision."""
+        for ref, minor in REFUNDED_OUTSIDE:
+            with transaction(self.console, self.m, read_only=True) as db:
+                paid = scalar(
+                    db, "SELECT c.payment_intent_ref FROM captures c JOIN orders o ON o.merchant_id = c.merchant_id"
+                    " AND o.order_id = c.order_id WHERE o.merchant_id = :m AND o.external_ref = :ref", m=self.m, ref=ref,
+                )  # fmt: skip
+            self.provider.dashboard_refund(paid, minor)
+
+    def _compare(self) -> None:
+        """What the workers do meanwhile and at night: see what others did, read the lists for people, compare the books."""
+        self.provider.set_clock(self.clock.start.timestamp())
+        self.clock.now = datetime.now(UTC)
+        with self._worker() as worker:
+            outside.run_once(worker)
+            reconciler.run_once(worker)
+            with transaction(self.console, self.m) as db:
+                ask_run(db, self.m, self.clock.start - timedelta(days=35), self.clock.start, self._staff("farah"))
+            books.run_once(worker)
 
     def _order(self, sale: Sale) -> None:
         self.clock.days_ago(sale.days)
@@ -245,6 +220,7 @@ class Seeding:
     def _decide(self, scene: Scene, intent_id: UUID) -> None:
         # A refund counts on the business day of its approval, so everything was decided earlier today, in turn.
         self.clock.earlier_today(scene.opened)
+        self.provider.set_clock(self.clock.now.timestamp())
         with transaction(self.console, self.m) as db:
             intent = read_intent(db, self.m, intent_id)
             if intent is None:
@@ -264,7 +240,7 @@ class Seeding:
             )
         payment = intent["payment_intent_ref"]
         match scene.end:
-            case "held":
+            case "held" | "by_hand":
                 return
             case "withdrawn":
                 with transaction(self.console, self.m) as db:
@@ -280,14 +256,17 @@ class Seeding:
                 self.provider.fault("refund_pending", payment_intent=payment)
             case "needs_review":
                 self.provider.fault("wrong_amount", method="POST", path="/v1/refunds", payment_intent=payment)
-            case "refused":
+            case "disputed":
                 self.provider.open_dispute(payment)
+            case "refused":
+                self.provider.fault("refund_fails", payment_intent=payment, failure_reason="lost_or_stolen_card")
         self._work()
-        if scene.end == "came_back":
+        if scene.end in ("came_back", "came_back_untold"):
             refund = self.provider.money(payment)["refunds"][0]["id"]
             self.provider.change_refund(refund, "failed", "expired_or_canceled_card")
-            self._tell_inbox(refund, payment)
-            self._work()
+            if scene.end == "came_back":
+                self._tell_inbox(refund, payment)
+                self._work()
 
     def _tell_inbox(self, refund: str, payment: str) -> None:
         """The provider's own hook cannot arrive while the console is not running yet: put its hint where it would be."""
@@ -300,6 +279,13 @@ class Seeding:
             )  # fmt: skip
 
     def _work(self) -> None:
+        with self._worker() as worker:
+            submitter.run_once(worker)
+            inbox.run_once(worker)
+
+    @contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        """A worker whose database lives by the seed's clock."""
         environment = self.stack.worker_environment()
         keys = {name: SecretStr(key) for name, key in self.stack.secrets["provider_keys"].items()}
         settings = Settings(
@@ -311,8 +297,7 @@ class Seeding:
         with running_worker(settings) as worker:
             worker.engine.dispose()
             worker.engine = self.clock.engine(self.stack.role_urls[WORKER])
-            submitter.run_once(worker)
-            inbox.run_once(worker)
+            yield worker
 
     def _staff(self, first_name: str) -> str:
         return f"staff:{self.merchant.staff[f'{first_name}@{SLUG}.example']}"

@@ -25,7 +25,8 @@ REGION: Final = {"EUR": "DE", "GBP": "GB", "USD": "US-CA", "JPY": "JP"}
 
 @dataclass(frozen=True)
 class Sale:
-    """One order to be: `items` are (sku, quantity); `coupon_minor` comes off all goods; `days` is how long ago."""
+    """One order to be: `items` are (sku, quantity); `coupon_minor` comes off all goods; `days` is how long ago; `gift_minor` of it
+    was paid with a gift card, which no provider holds."""
 
     ref: str
     customer: str
@@ -35,6 +36,7 @@ class Sale:
     coupon_minor: int = 0
     card: tuple[str, str] = ("visa", "4242")
     split_minor: int = 0
+    gift_minor: int = 0
     email: str = field(default="")
 
 
@@ -67,6 +69,11 @@ def facts(sale: Sale, now: datetime, payments: list[dict[str, Any]]) -> dict[str
             for number, payment in enumerate(payments, 1)
         ],
     }  # fmt: skip
+    if sale.gift_minor:
+        document["captures"].append(
+            {"capture_ref": f"{sale.ref}-gift", "tender": "gift_card", "currency": sale.currency, "captured_minor": sale.gift_minor,
+             "order_minor": sale.gift_minor, "captured_at": _text(placed), "destination": {"kind": "gift_card", "last4": "7731"}}
+        )  # fmt: skip
     if sale.coupon_minor:
         document["order_discounts"] = [
             {"id": "WELCOME", "minor": sale.coupon_minor, "applies_to": [line["line_ref"] for line in lines[:-1]]}
@@ -88,7 +95,8 @@ def total(sale: Sale) -> int:
 
 def payments(sale: Sale, now: datetime) -> list[dict[str, Any]]:
     """The payments of the sale, for the local provider: one, or two when it was split."""
-    parts = [total(sale) - sale.split_minor, sale.split_minor] if sale.split_minor else [total(sale)]
+    by_card = total(sale) - sale.gift_minor
+    parts = [by_card - sale.split_minor, sale.split_minor] if sale.split_minor else [by_card]
     created = int((now - timedelta(days=sale.days)).timestamp())
     return [{"amount": part, "currency": sale.currency.lower(), "created": created, "brand": sale.card[0], "last4": sale.card[1],
              "metadata": {"order": sale.ref}} for part in parts]  # fmt: skip
