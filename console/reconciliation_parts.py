@@ -1,6 +1,7 @@
 """What the reconciliation desk shows of a run and of a discrepancy, in words and in minor units."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -37,6 +38,8 @@ _FIGURES: Final = (
     ("refund", "Provider's refund"), ("number", "Our refund"), ("state", "State here"), ("status", "Status there"),
     ("failure", "Failure"), ("movement", "Balance movement"), ("type", "Type of movement"), ("charge", "Charge"),
 )  # fmt: skip
+# Of these the value is a code of ours or of the provider's, shown as words; all others are references.
+_CODES_SHOWN: Final = frozenset({"state", "status", "failure", "type"})
 
 
 def run_view(run: Progress) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def discrepancy_view(one: Discrepancy, acts: list[Act], followed_by: UUID | None
         "meaning": MEANINGS[one.kind],
         "sides": [{"label": label, "ours": _figure(one.ours, key), "theirs": _figure(one.theirs, key)}
                   for key, label in _FIGURES if _figure(one.ours, key) or _figure(one.theirs, key)],
-        "ours_at": str(one.ours.get("moved_at", "")), "theirs_at": str(one.theirs.get("created", "")),
+        "ours_at": _moment(one.ours.get("moved_at")), "theirs_at": _moment(one.theirs.get("created")),
         "last_seen_at": one.last_seen_at, "occurrence": one.occurrence,
         "follows_url": url_for("reconciliation.show", discrepancy_id=one.follows) if one.follows else "",
         "followed_by_url": url_for("reconciliation.show", discrepancy_id=followed_by) if followed_by else "",
@@ -124,4 +127,10 @@ def _figure(figures: Mapping[str, Any], key: str) -> str:
     value = figures.get(key)
     if value in (None, ""):
         return ""
-    return words.refund_reference(int(value)) if key == "number" else str(value)
+    if key == "number":
+        return words.refund_reference(int(value))
+    return str(value).replace("_", " ") if key in _CODES_SHOWN else str(value)
+
+
+def _moment(text: Any) -> datetime | None:
+    return datetime.fromisoformat(str(text)) if text else None

@@ -291,7 +291,7 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
 
 def _try(tried: Try) -> dict[str, Any]:
     icon, text = (_SENDS if tried.kind == "attempt" else _FOUND)[tried.outcome]
-    said = _CODES.get(tried.code, tried.code.replace("_", " "))
+    said = _CODES.get(tried.code, tried.code.replace("_", " ").replace(":", ": "))
     return {"icon": icon, "what": f"{text}: {said}" if said else text, "by": "", "at": tried.at}
 
 

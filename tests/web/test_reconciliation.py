@@ -48,7 +48,7 @@ def address(desk: Desk, found: UUID) -> str:
 def test_an_empty_desk_says_why_and_what_comes_next(desk: Desk) -> None:
     page = desk.at(desk.world.farah).get(desk.url(HERE))
 
-    assert "Nothing differs." in page.text
+    assert "Nothing was compared yet." in page.text
     assert "No run yet." in page.text
     assert "has not been checked against itself yet" in page.text
 
@@ -95,7 +95,7 @@ def test_the_list_shows_both_sides_by_kind_and_the_run_adds_up(desk: Desk) -> No
     assert "Nothing differs of this kind." in farah.get(desk.url(f"{HERE}?kind=late")).text
     run_id = desk.rows("SELECT run_id FROM reconciliation_runs")[0]["run_id"]
     run_page = farah.get(desk.url(f"{HERE}runs/{run_id}"))
-    assert "502490" in run_page.text
+    assert "5,024.90 GBP" in run_page.text
     assert "201 rows on 3 pages read" in run_page.text
     assert "Every difference is the sum of the discrepancies below." in run_page.text
 
