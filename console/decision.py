@@ -109,6 +109,7 @@ def _by_hand(decision: Decision) -> dict[str, Any] | None:
     return {
         "reference": decision.by_hand_reference or "", "reason": decision.by_hand_reason or "",
         "by": decision.by_hand_by or "", "at": decision.by_hand_at,
+        "in_doubt": decision.state == "needs_review", "not_so": decision.state == "failed" and bool(decision.by_hand_reference),
         "url": url_for("by_hand.show", intent_id=decision.intent_id) if waits else "",
     }  # fmt: skip
 

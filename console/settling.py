@@ -1,4 +1,7 @@
-"""What two people need to settle a refund: our intent beside the provider's list, what that list supports, and the two forms."""
+"""What two people need to settle a refund: our intent beside the provider's list, what that list supports, and the two forms.
+
+Of a refund by hand, the record of it stands where the list would.
+"""
 
 import re
 from typing import Any, Final
@@ -15,9 +18,11 @@ from console.filters import money
 from console.forms import ConsoleForm, new_operation
 from ledger.database import scalar
 from ledger.fingerprint import read_intent
-from ledger.provider_lists import ListedRefund, Shown, newest_list
+from ledger.hand_records import HandRecord
+from ledger.provider_lists import ListedRefund, Shown
 from ledger.queries.review import Past, asked, names, past_settlements
-from ledger.review import LONGEST_NOTE, ROLES, Option, open_settlement, options, read_case, seen_digest
+from ledger.refusals import situation
+from ledger.review import LONGEST_NOTE, ROLES, Option, as_recorded, evidence, open_settlement, seen_digest, supported
 
 MOST_LISTED: Final = 50
 _DIGEST: Final = Regexp(re.compile(r"\A[0-9a-f]{64}\Z"), message="Open this page again.")
@@ -59,11 +64,13 @@ def settle_view(
     intent = read_intent(db, current.merchant_id, intent_id)
     if intent is None or intent["state"] not in ("unknown", "pending", "needs_review"):
         return None
-    shown = newest_list(db, current.merchant_id, intent_id)
+    shown = evidence(db, intent)
+    by_hand = intent["act"] == "manual"
     view: dict[str, Any] = {
-        "list": _list(intent, shown) if shown else None,
+        "by_hand": _record(shown) if isinstance(shown, HandRecord) else None,
+        "list": _list(intent, shown) if isinstance(shown, Shown) else None,
         "waiting": asked(db, current.merchant_id, intent_id),
-        "ask": _ask(intent_id),
+        "ask": None if by_hand else _ask(intent_id),
         "form": None, "why": "", "proposal": None, "past": [],
     }  # fmt: skip
     if intent["state"] != "needs_review":
@@ -79,6 +86,21 @@ def _ask(intent_id: UUID) -> dict[str, str] | None:
     if not current.may("ask_provider"):
         return None
     return {"url": url_for("unknown.ask", intent_id=intent_id), "operation": new_operation()}
+
+
+def _record(record: HandRecord) -> dict[str, Any]:
+    tender = record.tender.replace("_", " ")
+    return {"reference": record.reference, "tender": tender, "by": record.name, "at": record.recorded_at}
+
+
+def hand_fault(reason: str) -> str:
+    """Why the approval behind a record by hand did not hold, as a sentence."""
+    if reason == "expired":
+        return "Its approval had run out."
+    return situation("review", reason).sentence if reason in _OF_APPROVALS else "Its approval did not hold."
+
+
+_OF_APPROVALS: Final = ("seal", "fingerprint", "left", "blocked", "reservation")
 
 
 def _list(intent: RowMapping, shown: Shown) -> dict[str, Any]:
@@ -115,12 +137,19 @@ def _person_fault(db: Connection, intent: RowMapping) -> str:
     return "You approved this refund, so two other people settle it." if approved else ""
 
 
-def _offer(db: Connection, intent: RowMapping, shown: Shown | None, form: ProposeForm | None) -> dict[str, Any]:
+def _offer(
+    db: Connection, intent: RowMapping, shown: Shown | HandRecord | None, form: ProposeForm | None
+) -> dict[str, Any]:
     """The first person's form, or why there is none."""
     fault = _person_fault(db, intent)
     if fault or shown is None:
-        return {"why": fault or "There is no list of the provider yet. Ask it."}
-    found, why = options(read_case(db, current.merchant_id, intent), shown)
+        nothing = (
+            "There is no record of it."
+            if intent["act"] == "manual"
+            else "There is no list of the provider yet. Ask it."
+        )
+        return {"why": fault or nothing}
+    found, why = supported(db, intent, shown)
     if not found:
         return {"why": why}
     form = form or ProposeForm(formdata=None)
@@ -129,8 +158,10 @@ def _offer(db: Connection, intent: RowMapping, shown: Shown | None, form: Propos
     return {"form": form, "url": url_for("unknown.propose", intent_id=intent["intent_id"]), "why": why}
 
 
-def _option_text(one: Option, shown: Shown) -> str:
+def _option_text(one: Option, shown: Shown | HandRecord) -> str:
     text = _OUTCOMES[one.outcome]
+    if isinstance(shown, HandRecord):
+        return text + _by_hand_text(one.outcome, shown) + "."
     listed = next((refund for refund in shown.refunds if refund.refund_ref == one.refund_ref), None)
     if listed is not None:
         text += (
@@ -142,16 +173,24 @@ def _option_text(one: Option, shown: Shown) -> str:
     return f"{text}.{_named_text(one.named)}"
 
 
+def _by_hand_text(outcome: str, record: HandRecord) -> str:
+    if outcome == "succeeded":
+        return f": by hand, under {record.reference}"
+    return f", or {record.reference} was taken back: what was set aside is given back"
+
+
 def _named_text(named: tuple[str, ...] | list[str]) -> str:
     return f" Not this one, and to be explained apart: {', '.join(named)}." if named else ""
 
 
 def _proposal(
-    db: Connection, intent: RowMapping, waits: RowMapping, shown: Shown | None, turn_down: TurnDownForm
+    db: Connection, intent: RowMapping, waits: RowMapping, shown: Shown | HandRecord | None, turn_down: TurnDownForm
 ) -> dict[str, Any]:
     """What waits for its second person, or for the worker."""
     people = names(db, [waits["proposed_by"], *([waits["decided_by"]] if waits["decided_by"] else [])])
-    changed = shown is None or shown.digest != bytes(waits["list_digest"])
+    changed = shown is None or not (
+        as_recorded(db, intent, waits) if isinstance(shown, HandRecord) else shown.digest == bytes(waits["list_digest"])
+    )
     own = waits["proposed_by"] == current.staff_id
     fault = _person_fault(db, intent)
     if not fault and own:
@@ -159,9 +198,11 @@ def _proposal(
     elif not fault and current.role == waits["proposed_role"]:
         fault = "A manager and somebody of finance settle it together, one of each."
     ref = waits["refund_ref"]
-    text = f"{_OUTCOMES[waits['outcome']]}{f': {ref}' if ref else ': the list shows no such refund'}."
+    rest = f": {ref}" if ref else ": the list shows no such refund"
+    if isinstance(shown, HandRecord):
+        rest = _by_hand_text(waits["outcome"], shown)
     return {
-        "text": text + _named_text(waits["named"]),
+        "text": f"{_OUTCOMES[waits['outcome']]}{rest}.{_named_text(waits['named'])}",
         "note": waits["note"],
         "by": people[waits["proposed_by"]],
         "at": waits["proposed_at"],
@@ -181,6 +222,9 @@ def _proposal(
 def _past(one: Past) -> str:
     said = f"{_OUTCOMES[one.outcome]}, proposed by {one.proposed_by}"
     if one.result == "void":
-        why = {"left": "one of the two may not settle any more", "evidence_changed": "the provider's list had changed"}
+        why = {
+            "left": "one of the two may not settle any more",
+            "evidence_changed": "what they settled it on had changed",
+        }
         return f"{said}, not carried out: {why.get(one.reason, 'the list no longer supports it')}."
     return f"{said}, turned down by {one.decided_by}: {one.reason}"

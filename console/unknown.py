@@ -1,7 +1,7 @@
 """Refunds that were sent and whose answer is not known, those a person must settle, and those past their time limit.
 
 Nothing here sends again: the reconciler proves absence first. What needs review is settled by two people on the provider's
-list, which the worker reads and this page shows beside our intent.
+list, which the worker reads and this page shows beside our intent; what was paid by hand they settle on its record.
 """
 
 from datetime import timedelta
@@ -18,7 +18,7 @@ from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
 from console.log import log
 from console.operations import first_result, keep_result
-from console.settling import ConfirmForm, ProposeForm, TurnDownForm, settle_view
+from console.settling import ConfirmForm, ProposeForm, TurnDownForm, hand_fault, settle_view
 from ledger import review
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import BadInput, LedgerError, SamePerson, Stale, WrongState
@@ -154,7 +154,7 @@ def _decide(settlement_id: UUID, *, confirmed: bool, digest: bytes = b"", reason
         "settlement_decided", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug, outcome=outcome
     )
     if confirmed:
-        say("ok", "Confirmed.", "The provider is asked once more, then it is booked or comes back to you.")
+        say("ok", "Confirmed.", "It is verified once more, then it is booked or comes back to you.")
     else:
         say("ok", "Turned down.", "Nothing changed. Somebody may propose anew.")
     return see_other("unknown.show", intent_id=intent_id)
@@ -249,10 +249,11 @@ def _one(db: Connection, outcome: Outcome) -> dict[str, Any]:
         "next_check_at": outcome.next_at,
         "approved_by": outcome.approved_by,
         "approved_at": outcome.approved_at,
+        "act": {"kind": outcome.act},
         "known": known,
         "not_known": not_known,
         "next": then,
-        "key": {
+        "key": None if outcome.act == "manual" else {
             "value": outcome.provider_key, "minted_at": outcome.approved_at, "safe_until": outcome.approved_at + safe,
             "safe_hours": KEY_SAFE_HOURS, "age_permille": min(1000, max(0, int(used * 1000))),
         },
@@ -263,6 +264,12 @@ def _one(db: Connection, outcome: Outcome) -> dict[str, Any]:
 
 def _sentences(outcome: Outcome) -> tuple[str, str, str]:
     """What we know, what we do not know, what happens next: each as the rows say it."""
+    if outcome.act == "manual":
+        return (
+            "A person recorded that it was paid by hand. No provider was asked, and none can be.",
+            f"Whether that stands. {hand_fault(outcome.state_reason)}",
+            "Pay nothing more. A manager and somebody of finance settle it, on what was recorded.",
+        )
     sent = (
         f"It was sent {words.counted(outcome.sends, 'time', 'times')} under one key, so the provider acts on it once."
     )
@@ -302,7 +309,9 @@ def _review(outcome: Outcome) -> dict[str, Any]:
         "amount_minor": outcome.amount_minor,
         "currency": outcome.currency,
         "destination": _to(outcome),
-        "text": situation("review", outcome.state_reason).sentence,
+        "text": hand_fault(outcome.state_reason)
+        if outcome.act == "manual"
+        else situation("review", outcome.state_reason).sentence,
     }
 
 

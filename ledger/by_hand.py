@@ -112,7 +112,8 @@ def carry_out(db: Connection, merchant_id: UUID, intent_id: UUID, verifier: Seal
     """Settles or releases what a person recorded; returns the state afterwards, "" when there was nothing to do.
 
     The approval is verified as of the moment of recording, because by then the money had left. One that does not hold is a
-    person's, with an alarm: nothing is settled or released by itself. Locks case, intent and what settling locks.
+    person's, with an alarm: two people settle it (`ledger.review`), nothing is settled or released by itself. Locks case,
+    intent and what settling locks.
     """
     case = lock_case_of_intent(db, merchant_id, intent_id)
     intent = read_intent(db, merchant_id, intent_id, lock=True)
@@ -128,13 +129,14 @@ def carry_out(db: Connection, merchant_id: UUID, intent_id: UUID, verifier: Seal
         fail(db, case, moving, "not_done_by_hand")
         return "failed"
     if fault:
-        return _to_person(db, case, moving, fault)
+        return to_person(db, case, moving, fault)
     body: dict[str, Any] = {"reference": recorded["reference"]}
     succeed(db, case, moving, body)
     return "succeeded"
 
 
-def _to_person(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> str:
+def to_person(db: Connection, case: LockedCase, intent: RowMapping, fault: str) -> str:
+    """submitting → needs_review, with an alarm: two people settle it on its record (`ledger.review`). Both are locked."""
     text = f"R-{intent['number']} was recorded as paid by hand, and its approval does not hold: {fault}"
     raise_alarm(db, case.merchant_id, f"by_hand_{fault}", intent["intent_id"], text)
     mark_unknown(db, case, intent, fault)

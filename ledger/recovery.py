@@ -12,10 +12,12 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from ledger.brakes import pull
+from ledger.by_hand import to_person
 from ledger.database import first, pin_tenant, rows, run, scalar
 from ledger.errors import BadInput, WrongState
 from ledger.events import append, lock_case
 from ledger.fingerprint import read_intent
+from ledger.hand_records import hand_record
 from ledger.intents import live_intents
 from ledger.outbox import give_to_person, mark_unknown
 
@@ -149,7 +151,17 @@ def put_to_rest(db: Connection, merchant_id: UUID, case_id: UUID) -> tuple[int, 
     case = lock_case(db, merchant_id, case_id)
     held = given = 0
     for intent in live_intents(db, case):
-        if intent["state"] == "approved":
+        if (
+            intent["act"] == "manual"
+            and intent["state"] == "approved"
+            and hand_record(db, merchant_id, intent["intent_id"])
+        ):
+            # Held, it could neither be settled nor called back: a person says that the money left.
+            move = ("approved", "submitting")
+            append(db, case, "intent.submitting", "system", intent_id=intent["intent_id"], move=move)
+            to_person(db, case, read_intent(db, merchant_id, intent["intent_id"]) or intent, REASON)
+            given += 1
+        elif intent["state"] == "approved":
             append(
                 db,
                 case,

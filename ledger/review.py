@@ -1,7 +1,8 @@
 """Settling what only people can settle: a manager and somebody of finance, on what a stored list of the provider shows.
 
 One proposes an outcome that the newest list supports, one of the other role confirms exactly that, and the worker asks the
-provider once more before it carries it out (`carry_out`). Who approved the refund is neither of the two. The triggers of
+provider once more before it carries it out (`carry_out`). What was paid by hand no provider lists: there the record of it is
+the evidence, and nobody is asked (`ledger.review_by_hand`). Who approved the refund is neither of the two. The triggers of
 0002_review check the same from the rows; what is here also explains why not. Every function locks the case, then the intent.
 """
 
@@ -20,6 +21,7 @@ from ledger.database import first, rows, run, scalar
 from ledger.errors import BadInput, NotAllowed, NotFound, SamePerson, Stale, WrongState
 from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
+from ledger.hand_records import HandRecord, hand_record
 from ledger.ids import uuid7
 from ledger.outbox import raise_alarm
 from ledger.provider_lists import CONSISTENCY_SECONDS, ListedRefund, Shown, content_digest, newest_list
@@ -89,6 +91,24 @@ def options(case: Case, shown: Shown, window_seconds: int = CONSISTENCY_SECONDS)
     return [*found, Option("failed", None, named)], ""
 
 
+# A record by hand is true, or it is not: a person knows, and nothing in it can be compared with anything else of ours.
+BY_HAND: Final = (Option("succeeded", None), Option("failed", None))
+
+
+def evidence(db: Connection, intent: RowMapping) -> Shown | HandRecord | None:
+    """What two people settle an intent on: its newest list, or for one paid by hand the record of it. None: there is none."""
+    if intent["act"] == "manual":
+        return hand_record(db, intent["merchant_id"], intent["intent_id"])
+    return newest_list(db, intent["merchant_id"], intent["intent_id"])
+
+
+def supported(db: Connection, intent: RowMapping, on: Shown | HandRecord) -> tuple[list[Option], str]:
+    """The outcomes that the evidence supports, and why no more ("" when it does)."""
+    if isinstance(on, HandRecord):
+        return list(BY_HAND), ""
+    return options(read_case(db, intent["merchant_id"], intent), on)
+
+
 def _exact(case: Case, one: ListedRefund) -> bool:
     i = case.intent
     return (one.amount_minor, one.currency, one.charge_ref) == (i["amount_minor"], i["currency"], i["charge_ref"])
@@ -130,7 +150,7 @@ def ask_again(db: Connection, merchant_id: UUID, intent_id: UUID) -> bool:
 _ASK: Final = """
     UPDATE outbox o SET due_at = now() FROM intents i WHERE o.merchant_id = :m AND o.intent_id = :i AND o.done_at IS NULL
         AND i.merchant_id = o.merchant_id AND i.intent_id = o.intent_id AND i.state IN ('unknown', 'pending', 'needs_review')
-        AND o.due_at > now() AND NOT EXISTS (SELECT 1 FROM looks l WHERE l.merchant_id = o.merchant_id
+        AND i.act <> 'manual' AND o.due_at > now() AND NOT EXISTS (SELECT 1 FROM looks l WHERE l.merchant_id = o.merchant_id
             AND l.intent_id = o.intent_id AND l.at > now() - :pause)
 """
 
@@ -162,8 +182,14 @@ _OWNED: Final = """
 """
 
 
-def seen_digest(intent: RowMapping, shown: Shown) -> bytes:
-    """What a page shows side by side: the intent as it waits, and one list. Carried in the form, compared, never read again."""
+def seen_digest(intent: RowMapping, shown: Shown | HandRecord) -> bytes:
+    """What a page shows side by side: the intent as it waits, and its evidence. Carried in the form, compared, never read again."""
+    if isinstance(shown, HandRecord):
+        by_hand = {
+            "intent": str(intent["intent_id"]), "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"],
+            "reason": intent["state_reason"], "by_hand": shown.content(),
+        }  # fmt: skip
+        return hashlib.sha256(TAG + canonical_bytes(by_hand)).digest()
     content = {
         "intent": str(intent["intent_id"]), "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"],
         "charge": intent["charge_ref"], "refund": intent["provider_refund_ref"] or "", "reason": intent["state_reason"],
@@ -197,16 +223,18 @@ def propose(
         raise BadInput("note", f"say in 1 to {LONGEST_NOTE} characters what you compared")
     if open_settlement(db, merchant_id, intent_id) is not None:
         raise WrongState("Somebody has proposed how to settle it. Confirm that, or turn it down, first.")
-    shown = newest_list(db, merchant_id, intent_id)
+    shown = evidence(db, intent)
     if shown is None or seen_digest(intent, shown) != seen:
-        raise Stale("The provider's list changed while you were reading. Nothing was proposed.")
-    found, why = options(read_case(db, merchant_id, intent), shown)
+        what = "What was recorded" if intent["act"] == "manual" else "The provider's list"
+        raise Stale(f"{what} changed while you were reading. Nothing was proposed.")
+    found, why = supported(db, intent, shown)
     option = next((one for one in found if one.choice == choice), None)
     if option is None:
         raise BadInput("choice", why or "choose one of the outcomes that the list supports")
     settlement_id, digest = uuid7(), _proposal_digest(seen, option, note)
     run(
-        db, _PROPOSE, m=merchant_id, id=settlement_id, i=intent_id, list=shown.list_id, outcome=option.outcome,
+        db, _PROPOSE, m=merchant_id, id=settlement_id, i=intent_id,
+        list=None if isinstance(shown, HandRecord) else shown.list_id, outcome=option.outcome,
         ref=option.refund_ref, named=list(option.named), note=note, who=staff_id, role=role, digest=digest,
     )  # fmt: skip
     body = {
@@ -243,7 +271,7 @@ def _role(db: Connection, intent: RowMapping, staff_id: UUID) -> str:
 
 _OPEN: Final = """
     SELECT s.*, d.confirmed, d.decided_by, d.decided_role, d.decided_at, p.digest AS list_digest FROM settlements s
-    JOIN provider_lists p ON p.merchant_id = s.merchant_id AND p.list_id = s.list_id
+    LEFT JOIN provider_lists p ON p.merchant_id = s.merchant_id AND p.list_id = s.list_id
     LEFT JOIN settlement_decisions d ON d.merchant_id = s.merchant_id AND d.settlement_id = s.settlement_id
     LEFT JOIN settlement_results r ON r.merchant_id = s.merchant_id AND r.settlement_id = s.settlement_id
     WHERE s.merchant_id = :m AND s.intent_id = :i AND coalesce(d.confirmed, true) AND r.result IS NULL
@@ -290,7 +318,7 @@ def decide(
     if intent["state"] != "needs_review":
         raise WrongState("This refund does not wait for people any more.", state=intent["state"])
     if confirmed:
-        _may_confirm(db, found, staff_id, role, digest)
+        _may_confirm(db, intent, found, staff_id, role, digest)
     elif not 1 <= len(reason.strip()) <= LONGEST_NOTE:
         raise BadInput("reason", f"say why in 1 to {LONGEST_NOTE} characters")
     _insert_decision(db, found, staff_id, role, confirmed=confirmed, reason=reason)
@@ -303,16 +331,31 @@ def decide(
     return True
 
 
-def _may_confirm(db: Connection, found: RowMapping, staff_id: UUID, role: str, digest: bytes) -> None:
+def _may_confirm(
+    db: Connection, intent: RowMapping, found: RowMapping, staff_id: UUID, role: str, digest: bytes
+) -> None:
     if staff_id == found["proposed_by"]:
         raise SamePerson("You proposed this, so somebody of the other role confirms it.")
     if role == found["proposed_role"]:
         raise NotAllowed("A manager and somebody of finance settle it together, one of each.")
+    if found["list_id"] is None:
+        if bytes(found["digest"]) != digest or not as_recorded(db, intent, found):
+            raise Stale("What was recorded changed since this was proposed. Nothing was settled.")
+        return
     newest = newest_list(db, found["merchant_id"], found["intent_id"])
     proposed_on = scalar(db, "SELECT digest FROM provider_lists WHERE merchant_id = :m AND list_id = :l",
                          m=found["merchant_id"], l=found["list_id"])  # fmt: skip
     if bytes(found["digest"]) != digest or newest is None or newest.digest != bytes(proposed_on):
         raise Stale("The provider's list changed since this was proposed. Nothing was settled.")
+
+
+def as_recorded(db: Connection, intent: RowMapping, found: RowMapping) -> bool:
+    """Whether the digest of a settlement by hand is still that of the intent and its record: neither may ever change."""
+    record = hand_record(db, intent["merchant_id"], intent["intent_id"])
+    if record is None:
+        return False
+    option = Option(found["outcome"], None)
+    return _proposal_digest(seen_digest(intent, record), option, found["note"]) == bytes(found["digest"])
 
 
 def _insert_decision(
@@ -342,34 +385,44 @@ def carry_out(
     found = open_settlement(db, case.merchant_id, intent["intent_id"])
     if found is None or not found["confirmed"]:
         return "waits"
-    fault = _fault(db, intent, found, listed, window_seconds)
+    fault = left(db, intent, found) or _fault(db, intent, found, listed, window_seconds)
     if fault:
-        _result(db, found, "void", fault)
-        append(db, case, "settlement.void", "system", {"settlement": str(found["settlement_id"])},
-               intent_id=intent["intent_id"], reason=fault)  # fmt: skip
-        text = f"R-{intent['number']}: what two people settled no longer holds: {fault}"
-        raise_alarm(db, case.merchant_id, "settlement_void", intent["intent_id"], text[:300])
-        return "void"
+        return void(db, case, intent, found, fault)
     if found["refund_ref"] is None:
         fail(db, case, intent, "not_at_provider")
     else:
         refund = next(one for one in listed if one.refund_ref == found["refund_ref"])
         apply_refund(db, case, intent, refund, by_people=True)
-    _result(db, found, "carried_out", "")
+    keep_result(db, found, "carried_out", "")
     if found["named"]:
         text = f"R-{intent['number']}: at the provider beside it: {', '.join(found['named'])}"
         raise_alarm(db, case.merchant_id, "unexplained_refund", intent["intent_id"], text[:300])
     return "settled"
 
 
-def _fault(
-    db: Connection, intent: RowMapping, found: RowMapping, listed: Sequence[ProviderRefund], window_seconds: int
-) -> str:
-    """Why it must not be carried out, or "": the two may not settle any more, or the provider shows something else now."""
+def void(db: Connection, case: LockedCase, intent: RowMapping, found: RowMapping, fault: str) -> str:
+    """What two people said does not hold: kept as such, with an alarm, and back with people. Returns `void`."""
+    keep_result(db, found, "void", fault)
+    append(db, case, "settlement.void", "system", {"settlement": str(found["settlement_id"])},
+           intent_id=intent["intent_id"], reason=fault)  # fmt: skip
+    text = f"R-{intent['number']}: what two people settled no longer holds: {fault}"
+    raise_alarm(db, case.merchant_id, "settlement_void", intent["intent_id"], text[:300])
+    return "void"
+
+
+def left(db: Connection, intent: RowMapping, found: RowMapping) -> str:
+    """`left` when one of the two may not settle any more, or ""."""
     for who, role in ((found["proposed_by"], found["proposed_role"]), (found["decided_by"], found["decided_role"])):
         if not scalar(db, "SELECT may_settle(:m, :i, :who, :role)", m=intent["merchant_id"], i=intent["intent_id"], who=who,
                       role=role):  # fmt: skip
             return "left"
+    return ""
+
+
+def _fault(
+    db: Connection, intent: RowMapping, found: RowMapping, listed: Sequence[ProviderRefund], window_seconds: int
+) -> str:
+    """Why it must not be carried out, or "": the provider shows something else now."""
     shown = newest_list(db, intent["merchant_id"], intent["intent_id"])
     if (
         shown is None
@@ -377,12 +430,13 @@ def _fault(
         or shown.digest != bytes(found["list_digest"])
     ):
         return "evidence_changed"
-    supported, _ = options(read_case(db, intent["merchant_id"], intent), shown, window_seconds)
+    possible, _ = options(read_case(db, intent["merchant_id"], intent), shown, window_seconds)
     wanted = Option(found["outcome"], found["refund_ref"], tuple(found["named"]))
-    return "" if wanted in supported else "not_supported"
+    return "" if wanted in possible else "not_supported"
 
 
-def _result(db: Connection, found: RowMapping, result: str, reason: str) -> None:
+def keep_result(db: Connection, found: RowMapping, result: str, reason: str) -> None:
+    """Uses up what two people said: `carried_out`, or `void` for a reason."""
     run(db, "INSERT INTO settlement_results (merchant_id, settlement_id, result, reason) VALUES (:m, :s, :result, :reason)",
         m=found["merchant_id"], s=found["settlement_id"], result=result, reason=reason)  # fmt: skip
 

@@ -1,7 +1,8 @@
 """S36: what a person approved and was not sent yet stops the moment that person leaves, or their role or limit falls.
 
 In the transaction that takes it away: approved → held (`left`), for a refund the cap holds too, so that no new day lets it
-go. What was sent already is listed for review, as an alarm of its refund. Only a new approval round leads out of `left`.
+go. What was sent already is listed for review, as an alarm of its refund; so is what was paid by hand, which two people then
+settle. Only a new approval round leads out of `left`.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from ledger.approvals import hold, role_reaches
 from ledger.database import rows, run
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import read_intent
+from ledger.hand_records import hand_record
 from ledger.ids import uuid7
 from ledger.limits import read_sum
 
@@ -45,7 +47,7 @@ def revoke(db: Connection, merchant_id: UUID, staff_id: UUID, actor: str, cause:
         intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
         if intent is None or _still_may(db, intent, role):
             continue
-        if intent["state"] in ("approved", "held"):
+        if intent["state"] in ("approved", "held") and not _paid_by_hand(db, intent):
             held += hold_for_good(db, case, intent, actor, "left")
         elif intent["state"] not in ("failed", "withdrawn", "reversed"):
             listed += _list_for_review(db, intent, cause)
@@ -79,7 +81,9 @@ def revoke_over_limits(db: Connection, merchant_id: UUID, actor: str) -> int:
             for row in rows(db, _OVER, m=merchant_id, s=person["staff_id"], span=span):
                 case = lock_case(db, merchant_id, row["case_id"])
                 intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
-                if intent is not None and intent["state"] in ("approved", "held"):
+                if intent is None or _paid_by_hand(db, intent):
+                    continue
+                if intent["state"] in ("approved", "held"):
                     held += hold_for_good(db, case, intent, actor, "left")
     return held
 
@@ -95,6 +99,11 @@ def hold_for_good(db: Connection, case: LockedCase, intent: RowMapping, actor: s
         append(db, case, "intent.released", actor, intent_id=intent["intent_id"], move=("held", "approved"))
     hold(db, case, intent, actor, reason)
     return True
+
+
+def _paid_by_hand(db: Connection, intent: RowMapping) -> bool:
+    """It left already: held, it could neither be settled nor called back. The worker finds its approver gone instead."""
+    return intent["act"] == "manual" and hand_record(db, intent["merchant_id"], intent["intent_id"]) is not None
 
 
 def _still_may(db: Connection, intent: RowMapping, role: str | None) -> bool:

@@ -28,6 +28,7 @@ class Outcome:
     state: str
     state_reason: str
     since: datetime
+    act: str
     amount_minor: int
     currency: str
     destination_kind: str
@@ -47,7 +48,7 @@ class Outcome:
 
 _OUTCOMES: Final = """
     SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, o.external_ref AS order_ref,
-        coalesce(cu.name, '') AS customer, i.state, i.state_reason, i.state_at AS since,
+        coalesce(cu.name, '') AS customer, i.state, i.state_reason, i.state_at AS since, i.act,
         i.amount_minor, i.currency, i.destination_kind, i.destination_brand, i.destination_last4,
         s.name AS approved_by, a.approved_at, last.started_at AS sent_at, i.provider_key,
         i.provider_refund_ref, ob.attempts AS sends,

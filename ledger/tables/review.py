@@ -54,7 +54,7 @@ settlements = Table(
     Column("settlement_id", Uuid, primary_key=True),
     Column("intent_id", Uuid, nullable=False),
     Column("n", Integer, nullable=False),
-    Column("list_id", Uuid, nullable=False),
+    Column("list_id", Uuid),
     Column("outcome", Text, nullable=False),
     Column("refund_ref", Text),
     Column("named", ARRAY(Text), nullable=False, server_default="{}"),

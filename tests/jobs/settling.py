@@ -18,26 +18,22 @@ def shown_for(stack: Stack, world: World, one: Proposed) -> Shown | None:
 
 
 def choices(stack: Stack, world: World, one: Proposed) -> tuple[list[str], str]:
-    """What the newest list supports, as the form's words, and why no more."""
+    """What the newest list, or the record by hand, supports, as the form's words, and why no more."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
-        intent, shown = (
-            read_intent(db, world.merchant_id, one.intent_id),
-            newest_list(db, world.merchant_id, one.intent_id),
-        )
+        intent = read_intent(db, world.merchant_id, one.intent_id)
         assert intent is not None
+        shown = review.evidence(db, intent)
         assert shown is not None
-        found, why = review.options(review.read_case(db, world.merchant_id, intent), shown)
+        found, why = review.supported(db, intent, shown)
     return [option.choice for option in found], why
 
 
 def seen(stack: Stack, world: World, one: Proposed) -> bytes:
     """The digest that the desk's page carries now."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
-        intent, shown = (
-            read_intent(db, world.merchant_id, one.intent_id),
-            newest_list(db, world.merchant_id, one.intent_id),
-        )
+        intent = read_intent(db, world.merchant_id, one.intent_id)
         assert intent is not None
+        shown = review.evidence(db, intent)
         assert shown is not None
         return review.seen_digest(intent, shown)
 

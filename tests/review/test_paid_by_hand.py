@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from ledger.brakes import pull
 from ledger.by_hand import Recorded, carry_out, record, to_carry_out
 from ledger.database import run, transaction
 from ledger.errors import AlreadyDecided, BadInput, WrongState
@@ -166,6 +167,22 @@ def test_calling_it_back_and_recording_it_race_and_one_wins(stack: Stack, world:
     assert [type(refusal) for refusal in raced.refusals] == [WrongState]
     recorded = as_administrator(stack, "SELECT 1 FROM manual_settlements")
     assert (lives.state(stack, world, intent_id), len(recorded)) in (("withdrawn", 0), ("approved", 1))
+
+
+def test_a_pause_while_it_is_recorded_keeps_the_one_record_of_money_that_left(stack: Stack, world: World) -> None:
+    """A brake stops what would leave. What a person paid has left: it is recorded once and booked, whichever came first."""
+    _, intent_id = approved(stack, world)
+    reserved = figures(stack, intent_id)[1]
+
+    def pause() -> None:
+        with transaction(stack.console, world.merchant_id) as db:
+            pull(db, world.merchant_id, "pause", "something looks wrong", staff_id=world.jonas.staff_id)
+
+    raced = lives.race(pause, lambda: says(stack, world, world.tobias, intent_id, reference="GC-1"))
+    assert raced.refusals == []
+    assert len(as_administrator(stack, "SELECT 1 FROM manual_settlements")) == 1
+    assert carried_out(stack, world, intent_id) == "succeeded"
+    assert figures(stack, intent_id)[1:3] == (0, reserved)
 
 
 def test_evidence_that_comes_after_the_payment_takes_nothing_of_it_back(stack: Stack, world: World) -> None:

@@ -4,12 +4,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from ledger.by_hand import Recorded, carry_out, record
 from ledger.database import scalar, transaction
 from ledger.reconciliation import WholeList, record_for_people
+from ledger.review_by_hand import carry_out_by_hand
 from ledger.settlement import ProviderRefund, Unknown
 from tests import lives
+from tests.orders import TEE
 from tests.refunds import as_administrator
 from tests.web.desk import Desk
+from tests.world import add_order
 
 
 def unknown(desk: Desk, line: str = "TEE", *, person: bool = False) -> UUID:
@@ -174,3 +178,38 @@ def test_an_empty_desk_says_why(desk: Desk) -> None:
     page = desk.at(desk.world.rita).get(desk.url("/unknown/"))
     assert "Every refund that was sent has a clear answer." in page.text
     assert "Nobody is needed." in page.text
+
+
+def test_a_payment_by_hand_in_doubt_is_settled_on_its_record_and_never_on_a_list(desk: Desk) -> None:
+    order = add_order(desk.stack, desk.world, "G-1", captured={"gift_card": 137_60}, by_hand=frozenset({"gift_card"}))
+    intent = UUID(str(lives.propose(desk.stack, desk.world, ((TEE, 3),), order=order, reference="G-1")["intent_id"]))
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent)
+    with transaction(desk.stack.console, desk.world.merchant_id) as db:
+        record(db, desk.world.merchant_id, intent, desk.world.tobias.staff_id, Recorded(reference="GC-<b>7"))
+    as_administrator(desk.stack, "UPDATE approvals SET note = 'edited' WHERE intent_id = %s", intent)
+    with transaction(desk.stack.worker, desk.world.merchant_id) as db:
+        assert carry_out(db, desk.world.merchant_id, intent, lives.verifier()) == "needs_review"
+    mara, farah, where = desk.at(desk.world.mara), desk.at(desk.world.farah), desk.url(f"/unknown/{intent}")
+    page = mara.get(where)
+    for fact in ("Recorded by hand", "GC-<b>7", "gift card", "Tobias Renk", "Its approval does not bear our seal.",
+                 "Pay nothing more. A manager and somebody of finance settle it, on what was recorded."):  # fmt: skip
+        assert fact in page.text, fact
+    for absent in ("provider's list", "Provider key", "Do not repeat by hand", "Ask the provider"):
+        assert absent not in page.text, absent
+    assert "<b>7" not in page.html
+    assert "two people settle what became of it" in mara.get(desk.refund(intent)).text
+    page = mara.submit(page.form("/proposal"), choice="failed:", note="Taken back at the till, slip 4.")
+    assert "Nothing was paid, or GC-<b>7 was taken back" in page.text
+    assert "Confirm: nothing was paid" not in page.text
+    page = farah.submit(farah.get(where).form("/confirmation"))
+    assert "It is verified once more; then it is carried out" in page.text
+    with transaction(desk.stack.worker, desk.world.merchant_id) as db:
+        assert carry_out_by_hand(db, desk.world.merchant_id, intent) == "failed"
+    after = farah.get(desk.refund(intent)).text
+    assert "Two people found that it was not paid, or was taken back." in after
+    assert "it was not paid by hand, or taken back, say two people" in farah.get(desk.case(case_of(desk, intent))).text
+
+
+def case_of(desk: Desk, intent: UUID) -> UUID:
+    (row,) = desk.rows("SELECT case_id FROM intents WHERE merchant_id = :m AND intent_id = :i", i=intent)
+    return UUID(str(row["case_id"]))

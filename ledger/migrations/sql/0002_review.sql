@@ -36,13 +36,14 @@ CREATE TABLE listed_refunds (
 );
 
 -- Two people settle what only people can: one proposes what a stored list supports, one of the other role confirms exactly
--- that, and the worker asks the provider once more before it carries it out.
+-- that, and the worker asks the provider once more before it carries it out. What was paid by hand they settle on its record.
 CREATE TABLE settlements (
     merchant_id uuid NOT NULL,
     settlement_id uuid NOT NULL,
     intent_id uuid NOT NULL,
     n integer NOT NULL CHECK (n > 0),
-    list_id uuid NOT NULL,
+    -- The evidence. NULL: what a person recorded as paid by hand, which no provider lists (manual_settlements).
+    list_id uuid,
     outcome text NOT NULL CHECK (outcome IN ('succeeded', 'pending', 'failed')),
     refund_ref text CHECK (length(refund_ref) BETWEEN 1 AND 80),
     named text[] NOT NULL DEFAULT '{}',
@@ -54,7 +55,10 @@ CREATE TABLE settlements (
     PRIMARY KEY (merchant_id, settlement_id),
     UNIQUE (merchant_id, intent_id, n),
     UNIQUE (merchant_id, settlement_id, digest, proposed_by, proposed_role),
-    CHECK (outcome = 'failed' OR refund_ref IS NOT NULL),
+    CONSTRAINT on_its_evidence CHECK (
+        CASE WHEN list_id IS NULL THEN refund_ref IS NULL AND named = '{}' AND outcome <> 'pending'
+        ELSE outcome = 'failed' OR refund_ref IS NOT NULL END
+    ),
     FOREIGN KEY (merchant_id, list_id, intent_id) REFERENCES provider_lists (merchant_id, list_id, intent_id),
     FOREIGN KEY (merchant_id, intent_id) REFERENCES intents (merchant_id, intent_id),
     FOREIGN KEY (merchant_id, proposed_by) REFERENCES memberships (merchant_id, staff_id)
@@ -121,6 +125,14 @@ BEGIN
     WHERE s.merchant_id = NEW.merchant_id AND s.intent_id = NEW.intent_id AND COALESCE(d.confirmed, true) AND r.result IS NULL;
     IF FOUND THEN
         RAISE EXCEPTION 'a settlement of this refund is open already' USING ERRCODE = 'unique_violation';
+    END IF;
+    -- What is paid by hand no provider lists: there the record of it is the evidence, and nothing else is.
+    IF (i.act = 'manual') <> (NEW.list_id IS NULL) OR (i.act = 'manual' AND NOT EXISTS (SELECT 1 FROM manual_settlements h
+            WHERE h.merchant_id = NEW.merchant_id AND h.intent_id = NEW.intent_id AND h.outcome = 'done')) THEN
+        RAISE EXCEPTION 'a refund by hand is settled on its record, any other on a list' USING ERRCODE = 'check_violation';
+    END IF;
+    IF NEW.list_id IS NULL THEN
+        RETURN NEW;
     END IF;
     IF NEW.refund_ref IS NOT NULL THEN
         PERFORM 1 FROM listed_refunds l WHERE l.merchant_id = NEW.merchant_id AND l.list_id = NEW.list_id
