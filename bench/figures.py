@@ -1,10 +1,11 @@
-"""F1 to F6, F8 and F15: what each measures, beside what, and its mark (PERFORMANCE of the design)."""
+"""What each figure measures, beside what, and its mark (PERFORMANCE of the design)."""
 
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bench import engines
 from bench.measure import Result, against_a_figure, per_second, pgbench, side_by_side
 from bench.over_http import Browser
 from bench.reconciliation import f15
@@ -156,8 +157,11 @@ FIGURES: dict[str, Callable[..., list[Result]]] = {
     "F1": f1,
     "F2": f2,
     "F3": f3,
-    "F5": f5,
+    "F4": engines.f4,
+    "F5": lambda bench: f5(bench) + engines.f5(bench),
     "F6": f6,
+    "F7": engines.f7,
+    "F18": engines.f18,
     "F8": f8,
     "F15": f15,
 }

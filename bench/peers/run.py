@@ -92,22 +92,22 @@ class Peer:
         """From the kill -9 of a worker in mid-call until the other worker calls for one of its jobs; None: not within `most`."""
         self.ready(16, 2000)
         with self.serving("one") as one:
-            _until(lambda: self.double.counts()["paid"] == 16, 30)
+            until(lambda: self.double.counts()["paid"] == 16, 30)
             with self.serving("two"):
                 time.sleep(1)
                 kill(one)
                 killed = time.monotonic()
-                again = _until(lambda: self.double.counts()["calls"] > 16, most)
+                again = until(lambda: self.double.counts()["calls"] > 16, most)
                 return time.monotonic() - killed if again else None
 
     def killed_in_mid_drain(self, jobs: int, delay_ms: float = 20) -> Killed:
         """One worker is killed halfway, and started again: what a supervisor does."""
         self.ready(jobs, delay_ms)
         with self.serving("one") as one:
-            _until(lambda: self.double.counts()["calls"] >= jobs // 2, 120)
+            until(lambda: self.double.counts()["calls"] >= jobs // 2, 120)
             kill(one)
         with self.serving("one"):
-            _until(lambda: self.tell("unfinished")["answer"] == 0, UNFINISHED_SECONDS, pause=1)
+            until(lambda: self.tell("unfinished")["answer"] == 0, UNFINISHED_SECONDS, pause=1)
         counts = self.double.counts()
         return Killed(counts["paid_twice"], jobs - counts["paid"], self.tell("unfinished")["answer"])
 
@@ -115,9 +115,9 @@ class Peer:
         """Calls beyond one for each job, when a second worker starts beside a healthy one that is busy."""
         self.ready(jobs, delay_ms)
         with self.serving("one"):
-            _until(lambda: self.double.counts()["calls"] >= 16, 30)
+            until(lambda: self.double.counts()["calls"] >= 16, 30)
             with self.serving("two"):
-                _until(lambda: self.tell("unfinished")["answer"] == 0, UNFINISHED_SECONDS, pause=1)
+                until(lambda: self.tell("unfinished")["answer"] == 0, UNFINISHED_SECONDS, pause=1)
         counts = self.double.counts()
         return counts["calls"] - counts["paid"]
 
@@ -148,7 +148,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _until(done: Any, seconds: float, pause: float = 0.02) -> bool:
+def until(done: Any, seconds: float, pause: float = 0.02) -> bool:
     """Whether `done()` came true within `seconds`."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
