@@ -40,6 +40,8 @@ _CODES: Final = {
     "timeout": "no answer in time", "connection": "connection dropped", "worker_gone": "the worker stopped in mid-call",
     "server_error": "the provider had an error", "api_error": "the provider had an error", "no_answer": "no answer came",
     "unreadable_answer": "an answer that cannot be read", "unreadable_error": "an answer that cannot be read",
+    "differs:amount": "another amount than was approved", "differs:currency": "another currency than was approved",
+    "differs:charge": "another payment than was approved", "differs:metadata": "without our mark",
 }  # fmt: skip
 _FOUND: Final = {
     "nothing": ("search", "Asked the provider: it lists no such refund"),
@@ -298,7 +300,7 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
 
 def _try(tried: Try) -> dict[str, Any]:
     icon, text = (_SENDS if tried.kind == "attempt" else _FOUND)[tried.outcome]
-    said = _CODES.get(tried.code, tried.code.replace("_", " ").replace(":", ": "))
+    said = _CODES.get(tried.code, tried.code.replace("_", " "))
     return {"icon": icon, "what": f"{text}: {said}" if said else text, "by": "", "at": tried.at}
 
 
