@@ -117,7 +117,11 @@ class Shop:
         now = datetime.now(UTC)
         paid = self.provider.create_payments(payments(sale, now))
         assert paid[0]["amount"] == total(sale)
-        self._send("PUT", f"/orders/{sale.ref}", "shop", facts(sale, now, paid))
+        document = facts(sale, now, paid)
+        # Each order has a customer of its own, of whatever name: what several of one customer come to is counted together, and
+        # takes a manager.
+        document["customer"]["external_ref"] = f"K-{sale.ref}"
+        self._send("PUT", f"/orders/{sale.ref}", "shop", document)
         return Order(sale.ref, customer, currency, paid[0]["payment_intent"], paid[0]["charge"])
 
     def ask(self, order: Order, quantity: int = 1, line: str = "L1") -> int:
