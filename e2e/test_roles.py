@@ -34,13 +34,13 @@ def test_a_reader_sees_no_button_no_name_and_is_refused(office: Office, shop: Sh
     assert shop.counts(refund.order) == NOTHING
 
 
-def test_an_admin_sees_people_only(office: Office, shop: Shop) -> None:
+def test_an_admin_sees_people_and_the_brakes_only(office: Office, shop: Shop) -> None:
     refund = shop.proposed()
     page = office.at("ada")
     office.expects(403)
     people = PeoplePage(page, shop).open().says("Priya Raman", "tobias@hollowbrook.example")
     rail = page.get_by_role("navigation", name="Desks")
-    assert rail.get_by_role("link").all_inner_texts() == ["People"]
+    assert rail.get_by_role("link").all_inner_texts() == ["Brakes", "People"]
     assert _posts(page, shop, refund) == 403
     for path in (f"/cases/{refund.case_id}", "/queue/", "/cap/", "/counter/", f"/refunds/{refund.intent_id}"):
         page.goto(shop.url(path))

@@ -45,6 +45,9 @@ def whose(
     if (refund.deployment_id, refund.merchant_id) != (str(deployment), str(merchant_id)):
         return "outside", None
     intent = _intent(db, merchant_id, refund)
+    if intent is not None and intent["provider_refund_ref"] == refund.refund_ref:
+        # Adopted by somebody else since the first read.
+        return "ours", intent
     if intent is None or not intent["sent"] or not _sealed(db, merchant_id, intent["intent_id"], verifier):
         return "unsealed", intent
     if intent["provider_refund_ref"] is not None:

@@ -192,14 +192,15 @@ def test_a_key_past_its_safe_age_is_never_sent_again(
     assert refunds_at(sandbox, one) == 0
 
 
-def test_an_approval_that_waited_past_the_safe_age_of_its_key_is_held_with_an_alarm(
+def test_an_approval_whose_key_was_never_sent_is_still_good_after_the_safe_age_of_a_key(
     stack: Stack, world: World, sandbox: Running, worker: Worker
 ) -> None:
+    """A key ages from its first attempt, which is committed before any call."""
     one = approved(stack, world, sandbox)
     grow_old(stack, one, hours=23)
     submitter.run_once(worker)
-    assert (state_of(stack, one), creates(sandbox)) == ("held", [])
-    assert alarms(stack) == {"not_sent_expired"}
+    assert (state_of(stack, one), len(creates(sandbox))) == ("succeeded", 1)
+    assert (refunds_at(sandbox, one), alarms(stack)) == (1, set())
 
 
 def test_a_refund_past_the_safe_age_is_still_adopted_when_the_list_shows_it(

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection, RowMapping
 
-from ledger import approvals
+from ledger import approvals, external_refunds
 from ledger.database import rows, transaction
 from ledger.dispute_holds import HOLDS
 from ledger.disputes import ProviderDispute, record_dispute
 from ledger.errors import Stale
 from ledger.events import append, lock_case_of_intent
 from ledger.external_refunds import place_waiting, placeable, record_external
-from ledger.settlement import ProviderRefund, Refused
+from ledger.settlement import Confirmed, ProviderRefund, Refused
 from tests import lives
 from tests.stack import Stack, without
 from tests.world import World
@@ -154,3 +156,35 @@ def test_what_cannot_be_touched_leaves_the_rest_unplaced_said_aloud_and_placed_w
     with transaction(stack.worker, world.merchant_id) as db:
         steps = rows(db, "SELECT step, part, amount_minor FROM transfers WHERE step = 'external' ORDER BY part")
     assert [row["part"] for row in steps] == [1, 2]
+
+
+def test_a_refund_adopted_between_the_two_reads_of_whose_it_is_stays_ours_and_stops_nobody(
+    stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook asks by reference, the sender writes the answer down, and then the hook asks by the intent."""
+    intent = lives.propose(stack, world)
+    lives.approve_as(stack, world, world.priya, intent["intent_id"])
+    (claimed,) = lives.claim(stack, world)
+    asked = claimed.request
+    marks = asked["metadata"]
+    refund = ProviderRefund(
+        "re_of_ours", "succeeded", int(asked["amount_minor"]), asked["currency"], asked["payment_intent"], asked["charge"],
+        marks["onceback_intent"], deployment_id=marks["onceback_deployment"], merchant_id=marks["onceback_merchant"],
+    )  # fmt: skip
+    read = external_refunds.first
+
+    def read_and_let_the_sender_in(db: Connection, sql: str, /, **values: Any) -> RowMapping | None:
+        found = read(db, sql, **values)
+        if sql == external_refunds._BY_REFERENCE:
+            assert found is None
+            assert lives.record(stack, claimed, Confirmed(refund))
+        return found
+
+    monkeypatch.setattr(external_refunds, "first", read_and_let_the_sender_in)
+    account = capture(stack, world)["provider_account_id"]
+    assert isinstance(account, UUID)
+    with transaction(stack.worker, world.merchant_id) as db:
+        assert record_external(db, world.merchant_id, account, refund, "hook", lives.verifier()) == "ours"
+    with transaction(stack.console, world.merchant_id, read_only=True) as db:
+        assert rows(db, "SELECT kind FROM alarms") == []
+        assert rows(db, "SELECT 1 FROM merchant_brakes WHERE stopped_at IS NOT NULL") == []

@@ -87,7 +87,7 @@ def test_mara_calls_back_a_refund_that_the_cap_holds(stack: Stack, open_browser:
     mara = desk.at(desk.world.mara)
     page = mara.get(desk.refund(intent["intent_id"]))
     assert "Approved, held by the daily cap." in page.text
-    assert "While it waits you can call it back. Cancel before it is sent" in page.text
+    assert "While it is held you can call it back. Cancel before it is sent" in page.text
     page = mara.submit(page.form("/withdrawal"))
     assert "before it was sent. Nothing was paid; the case still holds its units." in page.text
     assert desk.state(intent["intent_id"]) == "withdrawn"

@@ -8,6 +8,7 @@ from flask import Flask
 
 from app import create_app
 from console.headers import EVERY_ANSWER, SecurityHeaders
+from console.tracing import Traced
 from tests.stack import Stack
 from tests.web.conftest import ORIGIN, web_settings
 from tests.web.pages import Browser
@@ -92,8 +93,10 @@ def test_every_kind_of_answer_carries_every_header(app: Flask, open_browser: Ope
 def test_without_the_outer_layer_static_files_carry_nothing(app: Flask, open_browser: Opened) -> None:
     """The control: what the layer is for."""
     css = static_address(open_browser(), "console")
-    assert isinstance(app.wsgi_app, SecurityHeaders)
-    app.wsgi_app = app.wsgi_app.application  # type: ignore[method-assign, assignment]
+    traced = app.wsgi_app
+    assert isinstance(traced, Traced)
+    assert isinstance(traced._inside, SecurityHeaders)
+    app.wsgi_app = traced._inside.application  # type: ignore[method-assign, assignment]
     answer = open_browser().ask("GET", css)
     assert answer.status_code == 200
     assert "X-Frame-Options" not in answer.headers
