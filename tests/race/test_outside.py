@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, RowMapping
 
 from ledger import approvals, external_refunds
-from ledger.database import rows, transaction
+from ledger.database import first, rows, transaction
 from ledger.dispute_holds import HOLDS
 from ledger.disputes import ProviderDispute, record_dispute
 from ledger.errors import Stale
@@ -171,16 +171,15 @@ def test_a_refund_adopted_between_the_two_reads_of_whose_it_is_stays_ours_and_st
         "re_of_ours", "succeeded", int(asked["amount_minor"]), asked["currency"], asked["payment_intent"], asked["charge"],
         marks["onceback_intent"], deployment_id=marks["onceback_deployment"], merchant_id=marks["onceback_merchant"],
     )  # fmt: skip
-    read = external_refunds.first
 
     def read_and_let_the_sender_in(db: Connection, sql: str, /, **values: Any) -> RowMapping | None:
-        found = read(db, sql, **values)
+        found = first(db, sql, **values)
         if sql == external_refunds._BY_REFERENCE:
             assert found is None
             assert lives.record(stack, claimed, Confirmed(refund))
         return found
 
-    monkeypatch.setattr(external_refunds, "first", read_and_let_the_sender_in)
+    monkeypatch.setattr("ledger.external_refunds.first", read_and_let_the_sender_in)
     account = capture(stack, world)["provider_account_id"]
     assert isinstance(account, UUID)
     with transaction(stack.worker, world.merchant_id) as db:
