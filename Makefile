@@ -34,7 +34,7 @@ demo-reset: .venv/.installed-run
 test: .venv/.installed-dev
 	@$(BIN)/python -m demo.browser
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .

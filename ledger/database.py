@@ -252,6 +252,9 @@ def _raise(db: Connection, statement: str, error: psycopg.Error) -> NoReturn:
     gone = not db.invalidated and (_raw(db).closed or _raw(db).broken)
     if gone:
         db.invalidate(error)
+    if gone and error.sqlstate is None and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        # A server that went away in the middle of several statements names no state; whoever asked may ask again.
+        error = psycopg.OperationalError(str(error)).with_traceback(error.__traceback__)
     raise DBAPIError.instance(
         statement, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=gone, dialect=db.dialect
     ) from error

@@ -1,11 +1,14 @@
 """How statements reach the server: names and casts as they are written, errors as SQLAlchemy's, lost connections replaced."""
 
+import os
+import socket
 from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
 
+from ledger import database
 from ledger.database import first, rows, run, run_later, run_many, scalar, together, transaction
 from tests.stack import Stack
 
@@ -115,3 +118,14 @@ def test_a_connection_that_ends_inside_a_transaction_fails_it_and_no_later_one(s
     assert told.value.connection_invalidated
     with transaction(stack.console) as db:
         assert scalar(db, "SELECT 1") == 1
+
+
+def test_a_server_that_goes_away_while_a_transaction_begins_is_an_error_that_may_be_tried_again(stack: Stack) -> None:
+    with stack.worker.connect() as db:
+        raw = db.connection.driver_connection
+        assert raw is not None
+        with socket.socket(fileno=os.dup(raw.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(OperationalError):
+            database._begin(db, False, "", "", "")
+        assert db.invalidated
