@@ -215,13 +215,10 @@ GRANT INSERT ON manual_settlements TO onceback_console;
 GRANT INSERT ON capture_facts TO onceback_worker;
 GRANT UPDATE (next_read_at) ON captures TO onceback_console, onceback_worker;
 
--- The worker may call back what was not sent when its payment turned out to be another, or its money left otherwise, and
--- propose what is owed then; a person approves that like any other. It still approves nothing.
+-- The worker may call back what was not sent when its payment turned out to be another, or its money left otherwise. What is
+-- owed then it may propose (0002_outside grants that); a person approves it like any other. It still approves nothing.
 ALTER POLICY worker_moves ON events WITH CHECK (
     to_state IS NULL
     OR (to_state = 'withdrawn' AND reason IN ('refunded_outside', 'disputed', 'dispute_over', 'captured_elsewhere', 'payment_released'))
     OR (to_state <> 'withdrawn' AND from_state <> 'proposed')
 );
-GRANT INSERT ON entitlements, intents TO onceback_worker;
-GRANT USAGE ON SEQUENCE intent_number TO onceback_worker;
-GRANT UPDATE (received, grades) ON cases TO onceback_worker;
