@@ -10,7 +10,7 @@ MAKE_VENV = command -v $(PYTHON) >/dev/null || { echo "Onceback needs Python 3.1
 LOCK_INPUTS := pyproject.toml requirements.lock requirements-build.lock hatch_build.py
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-reset test check format bench killmatrix chaos replay lock clean
+.PHONY: help demo demo-reset test check lint format bench killmatrix chaos mutate replay entitlement-audit lock clean
 
 help:
 	@echo "make demo                start the whole of Onceback with one believable merchant, here on this machine"
@@ -19,9 +19,11 @@ help:
 	@echo "make check               lint, types, import rules, templates"
 	@echo "make format              let the formatter rewrite the code"
 	@echo "make bench               measure, print a table and write build/bench.json"
-	@echo "make killmatrix          kill a worker and a web process at every commit and call, and count the refunds (ARGS=--help)"
+	@echo "make killmatrix          kill a worker and a web process at every commit and call, and count the refunds (ARGS=--resume goes on with one that was stopped)"
 	@echo "make chaos LIVES=200     many refunds at once while everything goes wrong (SEED=1; GUARD=name takes a guard away)"
+	@echo "make mutate              change one sign, rounding or bound of what is owed at a time, and see that a test fails (ARGS=--help)"
 	@echo "make replay FILE=...     turn a month of a real ledger into returns and refunds, and add up both sides"
+	@echo "make entitlement-audit   derive every entitlement again from what was stored with it; wants DATABASE_URL (ARGS=--help)"
 	@echo "make lock                write the lock files again (LOCK_ARGS=--upgrade takes newer releases)"
 	@echo "make clean               remove what was built; the demo's data stays (see make demo-reset)"
 
@@ -31,15 +33,23 @@ demo: .venv/.installed-run
 demo-reset: .venv/.installed-run
 	@$(BIN)/python -m demo --reset
 
-test: .venv/.installed-dev
+# A new machine gets its browser while the packages come. The types are checked beside the tests, and what mypy says is
+# shown after them: each of the two fails the whole.
+test:
+	@$(PYTHON) -m demo.browser --if-missing 2>/dev/null & browser=$$!; \
+	$(MAKE) --silent --no-print-directory .venv/.installed-dev; made=$$?; wait $$browser; exit $$made
 	@$(BIN)/python -m demo.browser
-	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(MAKE) --no-print-directory lint
+	@mkdir -p build; $(BIN)/mypy >build/mypy.txt 2>&1 & types=$$!; trap "kill $$types" INT; \
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$types; typed=$$?; echo "mypy:"; cat build/mypy.txt; test $$tests -eq 0 -a $$typed -eq 0
 
-check: .venv/.installed-dev
+check: lint
+	$(BIN)/mypy
+
+lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/djlint templates --lint --quiet
 
@@ -56,9 +66,15 @@ killmatrix: .venv/.installed-dev
 chaos: .venv/.installed-dev
 	@$(BIN)/python -m faults.chaos $(if $(LIVES),--lives $(LIVES)) $(if $(SEED),--seed $(SEED)) $(if $(GUARD),--guard $(GUARD)) $(ARGS)
 
+mutate: .venv/.installed-dev
+	@$(BIN)/python -m faults.mutate $(ARGS)
+
 replay: .venv/.installed-run
 	@test -n "$(FILE)" || { echo "Name the ledger file: make replay FILE=../shared/data/online-retail-2010-12.csv" >&2; exit 2; }
 	@$(BIN)/python -m demo.replay "$(FILE)" $(ARGS)
+
+entitlement-audit: .venv/.installed-run
+	@$(BIN)/flask entitlement audit $(ARGS)
 
 # The lock files name versions and hashes and no address, so that they hold wherever packages are served from.
 UV := build/lock/bin/uv

@@ -1,9 +1,11 @@
 """The commands of whoever sets the console up: `flask db`, `brakes`, `merchants`, `policies`, `staff`, `tokens`, `keys`.
 
 They run with DATABASE_URL of onceback_owner (`staff list|disable|password` with onceback_console too). A password is asked
-for, or read from standard input when that is no terminal; it is never an argument.
+for, or read from standard input when that is no terminal; it is never an argument. What a command changed is a line of the
+security log on standard error (S89): ids and codes, and who ran it.
 """
 
+import getpass
 import json
 import secrets
 import sys
@@ -20,15 +22,17 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from console import sessions
+from console.log import configure, log
 from console.passwords import hash_password, password_fault
-from ledger import api_tokens, brakes, merchants, people, policies
+from ledger import api_tokens, brakes, merchants, people
 from ledger.database import connect, first, pin_tenant, rows, run, transaction
 from ledger.errors import LedgerError
 from ledger.events import SYSTEM
 from ledger.migrations.run import migrate
 from ledger.money import MoneyError, parse_major
+from ledger.policy_publishing import publish
 from ledger.position import deployment
-from ledger.revocation import revoke_over_limits
+from ledger.revocation import revoke_automatic, revoke_lost, revoke_over_limits
 from ledger.seals import Sealer, new_key
 from settings import Settings
 
@@ -47,6 +51,7 @@ def migrate_command() -> None:
         raise click.ClickException(str(error)) from None
     except (ArgumentError, DBAPIError):
         raise click.ClickException("The database does not answer: check DATABASE_URL and that it runs.") from None
+    log.warning("schema_migrated", engineer=_account())
     click.echo("The schema is the newest.")
 
 
@@ -68,11 +73,18 @@ def keys() -> None:
 
 @keys.command("new")
 def new_keys() -> None:
-    """Print a fresh COOKIE_KEY and SEAL_KEY for the web process, and the public half for workers. Nothing is stored."""
-    seal = new_key(f"seal-{datetime.now().astimezone():%Y%m%d}-{secrets.token_hex(2)}")
+    """Print fresh COOKIE_KEY and seal keys for the web process, and their public halves for workers. Nothing is stored.
+
+    AUTOMATIC_SEAL_KEY seals what a policy approves by itself: leave that pair out where no policy does.
+    """
+    seal, automatic = (
+        new_key(f"{use}-{datetime.now().astimezone():%Y%m%d}-{secrets.token_hex(2)}") for use in ("seal", "automatic")
+    )
     click.echo(f"COOKIE_KEY={secrets.token_urlsafe(48)}")
     click.echo(f"SEAL_KEY={seal}")
+    click.echo(f"AUTOMATIC_SEAL_KEY={automatic}")
     click.echo(f'SEAL_PUBLIC_KEYS=["{Sealer.from_text(seal).public_text()}"]')
+    click.echo(f'AUTOMATIC_SEAL_PUBLIC=["{Sealer.from_text(automatic).public_text()}"]')
 
 
 @click.group("merchants")
@@ -107,6 +119,7 @@ def add_merchant(
     )  # fmt: skip
     with _transaction() as db:
         merchant_id = merchants.add_merchant(db, new)
+    log.warning("merchant_added", engineer=_account(), merchant=slug)
     click.echo(f"{slug} is {merchant_id}. Without a cap in a currency nothing of it can be approved.")
     click.echo("Its workers need DEPLOYMENT_ID and GENERATION: `flask db deployment` prints them.")
 
@@ -128,8 +141,12 @@ def add_person(slug: str, email: str, name: str, role: str) -> None:
     hashed = "" if known else hash_password(_ask_password(email, name, slug))
     with _transaction() as db:
         merchant_id = merchants.merchant_by_slug(db, slug)
-        people.add_person(db, merchant_id, email=email, name=name, role=role, password_hash=hashed)
+        staff_id = people.add_person(db, merchant_id, email=email, name=name, role=role, password_hash=hashed)
+        off = first(db, "SELECT 1 FROM staff WHERE staff_id = :s AND disabled_at IS NOT NULL", s=staff_id)
+    log.warning("person_added", engineer=_account(), staff_id=staff_id, role=role, merchant=slug)
     click.echo(f"{name} signs in as {email.strip().lower()}: {role} of {slug}.")
+    if off is not None:
+        click.echo("They are switched off: `flask staff enable` lets them sign in.")
 
 
 @staff.command("list")
@@ -150,14 +167,37 @@ _LIST = """
 """
 
 
+def _past(_context: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
+    """An instant with its offset that is over."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter("give a date and time with offset, such as 2026-11-30T09:00+00:00") from None
+    if at.tzinfo is None:
+        raise click.BadParameter("say the offset too, such as 2026-11-30T09:00+00:00")
+    if at > datetime.now(UTC):
+        raise click.BadParameter("is in the future: say when the account was lost")
+    return at
+
+
+_lost_since = click.option(
+    "--lost-since", callback=_past,
+    help="When the account came into other hands; what was approved with it since and has left is listed for review.",
+)  # fmt: skip
+
+
 @staff.command("disable")
 @click.argument("email")
-def disable(email: str) -> None:
-    """Switch a person off everywhere and end their sessions."""
+@_lost_since
+def disable(email: str, lost_since: datetime | None) -> None:
+    """Switch a person off everywhere and end their sessions. Without --lost-since the last 24 hours are listed for review."""
     with _transaction() as db:
         staff_id = _person(db, email)
         sessions.end_of_person(db, staff_id)
-        held, listed = people.disable(db, staff_id)
+        held, listed = people.disable(db, staff_id, lost_since)
+    log.warning("person_switched_off", engineer=_account(), staff_id=staff_id)
     click.echo(f"{email} is switched off; their sessions have ended.")
     _say_revoked(held, listed)
 
@@ -173,29 +213,42 @@ def change_role(slug: str, email: str, role: str) -> None:
         merchant_id = merchants.merchant_by_slug(db, slug)
         held, listed = people.change_role(db, merchant_id, staff_id, role)
         sessions.end_of_person(db, staff_id)
+    log.warning("role_changed", engineer=_account(), staff_id=staff_id, role=role, merchant=slug)
     click.echo(f"{email} is {role} of {slug}; their sessions have ended.")
     _say_revoked(held, listed)
 
 
 @staff.command("enable")
 @click.argument("email")
-def enable(email: str) -> None:
-    """Let a person sign in again. A membership that ended is given back with `staff add`."""
-    _switch(email, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :s")
+@click.option("--by", "engineer", required=True, help="Who lets them in: your name.")
+@click.option("--reason", required=True, help="Why, such as who said that they still work here. It is kept.")
+def enable(email: str, engineer: str, reason: str) -> None:
+    """Let a person sign in again, on the record. A membership that ended is given back with `staff add`."""
+    with _transaction() as db:
+        staff_id = _person(db, email)
+        changed = people.let_in(db, staff_id, engineer, reason)
+    log.warning("person_let_in", engineer=engineer, staff_id=staff_id, outcome="let in" if changed else "was in")
     click.echo(f"{email} may sign in.")
 
 
 @staff.command("password")
 @click.argument("email")
-def change_password(email: str) -> None:
-    """Set a new password and end the person's sessions."""
+@_lost_since
+def change_password(email: str, lost_since: datetime | None) -> None:
+    """Set a new password and end the person's sessions. With --lost-since, what was approved since and was not sent is held."""
     with _transaction() as db:
         person = first(db, "SELECT name FROM staff WHERE email = :e", e=email.strip().lower())
     if person is None:
         raise click.ClickException("Nobody signs in with that e-mail address.")
     hashed = hash_password(_ask_password(email, person["name"]))
-    _switch(email, "UPDATE staff SET password_hash = :h WHERE staff_id = :s", h=hashed)
+    with _transaction() as db:
+        staff_id = _person(db, email)
+        run(db, "UPDATE staff SET password_hash = :h WHERE staff_id = :s", h=hashed, s=staff_id)
+        sessions.end_of_person(db, staff_id)
+        held, listed = revoke_lost(db, staff_id, SYSTEM, lost_since) if lost_since is not None else (0, 0)
+    log.warning("password_set", engineer=_account(), staff_id=staff_id)
     click.echo(f"The password of {email} is set; their sessions have ended.")
+    _say_revoked(held, listed)
 
 
 @click.group("tokens")
@@ -221,6 +274,7 @@ def new_token(
         until = merchants.add_token(
             db, merchant_id, token, name=name, channel=channel, scopes=list(scopes), days=days, networks=list(networks)
         )
+    log.warning("token_made", engineer=_account(), token_id=token.token_id, merchant=slug)
     click.echo(f"Expires {until:%Y-%m-%d}. It is shown this once:", err=True)
     click.echo(text)
 
@@ -246,6 +300,13 @@ def revoke_token(slug: str, token_id: str) -> None:
     """Revoke a token for good, by its id. Its next request is refused."""
     with _transaction() as db:
         done = merchants.revoke_token(db, merchants.merchant_by_slug(db, slug), token_id)
+    log.warning(
+        "token_revoked",
+        engineer=_account(),
+        token_id=token_id,
+        merchant=slug,
+        outcome="revoked" if done else "was revoked",
+    )
     click.echo(f"Token {token_id} is revoked." if done else f"Token {token_id} was revoked before.")
 
 
@@ -268,6 +329,7 @@ def pause_refunds(slug: str | None, everything: bool, reason: str, engineer: str
         for name in slugs:
             merchant_id = merchants.merchant_by_slug(db, str(name))
             brakes.pull(db, merchant_id, "all" if everything else "pause", reason, staff_id=None, engineer=engineer)
+    log.warning("brake_pulled", engineer=engineer, merchant=slug or "all", kind="all" if everything else "pause")
     click.echo("Refunds of every merchant are paused." if everything else f"Refunds of {slug} are paused.")
 
 
@@ -300,7 +362,10 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 def publish_policy(
     slug: str, file: TextIO, author: str, approver: str, since: datetime, until: datetime | None
 ) -> None:
-    """Put a policy document (JSON) into force for orders placed in a range of days, UTC. Ranges never overlap."""
+    """Put a policy document (JSON) into force for orders placed in a range of days, UTC; for setting a merchant up.
+
+    Ranges of one policy never overlap. A version that follows another is drafted and approved in the console.
+    """
     try:
         document = json.load(file)
     except ValueError as error:
@@ -308,11 +373,21 @@ def publish_policy(
     with _transaction() as db:
         merchant_id = merchants.merchant_by_slug(db, slug)
         bounds = [day.replace(tzinfo=UTC) if day else None for day in (since, until)]
-        policies.publish(db, merchant_id, document, author, approver, bounds[0], bounds[1])
+        publish(db, merchant_id, document, author, approver, bounds[0], bounds[1])
         held = revoke_over_limits(db, merchant_id, SYSTEM)
+        left = revoke_automatic(db, merchant_id, SYSTEM)
+    log.warning(
+        "policy_published",
+        engineer=_account(),
+        merchant=slug,
+        reference=f"{document['policy_id']}@{document['version']}",
+        count=held,
+    )
     click.echo(f"{document['policy_id']}@{document['version']} is in force for {slug}.")
     if held:
         click.echo(f"{held} approved refunds are above the new limits of their approvers and are held.")
+    if left:
+        click.echo(f"{left} refunds that a policy approved by itself are not named by it any more and are held.")
 
 
 groups = (brake_group, database, keys, merchant_group, policy_group, staff, tokens)
@@ -343,6 +418,14 @@ def _transaction() -> Iterator[Connection]:
         engine.dispose()
 
 
+def _account() -> str:
+    """Whose account runs the command, for a line of the security log about an act that is done."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "no account"
+
+
 def _person(db: Connection, email: str) -> UUID:
     person = first(db, "SELECT staff_id FROM staff WHERE email = :e", e=email.strip().lower())
     if person is None:
@@ -356,15 +439,6 @@ def _say_revoked(held: int, listed: int) -> None:
         click.echo(
             f"Of what they approved, {held} refunds are held and {listed} that had left are listed on the page Brakes."
         )
-
-
-def _switch(email: str, change: str, **values: str) -> None:
-    with _transaction() as db:
-        person = first(db, "SELECT staff_id FROM staff WHERE email = :e", e=email.strip().lower())
-        if person is None:
-            raise click.ClickException("Nobody signs in with that e-mail address.")
-        run(db, change, s=person["staff_id"], **values)
-        sessions.end_of_person(db, person["staff_id"])
 
 
 def _ask_password(*words: str) -> str:
@@ -391,6 +465,8 @@ def _cap(text: str) -> tuple[str, int]:
 
 
 def _settings() -> Settings:
+    # What a command changes is a line beside what it prints for a person.
+    configure(beside_output=True)
     try:
         return Settings()
     except ValidationError as error:

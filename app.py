@@ -2,7 +2,7 @@
 
     gunicorn --config console/gunicorn_conf.py 'app:create_app()'
     flask db migrate · merchants add · staff add|list|disable|enable|password · tokens new|list|revoke · keys new
-    flask jobs run · orders import · reconcile run · ledger verify
+    flask jobs run · orders import · reconcile run · ledger verify · entitlement explain|audit · recover · recovered close
 
 Commands find a bare application here (`application`), so that each runs with only the configuration it needs.
 """
@@ -28,9 +28,11 @@ KIB = 1024
 COMMANDS = (
     "administration:groups",
     "books_commands:groups",
+    "entitlement_commands:entitlement",
     "jobs.commands:jobs",
     "order_commands:orders",
     "jobs.recover:recover",
+    "jobs.recovered:recovered",
 )
 
 
@@ -44,7 +46,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     app = Flask("onceback", root_path=str(start.ROOT), static_folder=None, template_folder="templates")
     engine = start.console_engine(given)
     sealer = Sealer.from_text(given.seal_key.get_secret_value())
-    app.extensions[NAME] = Installation(given, engine, sealer)
+    policies = Sealer.from_text(given.automatic_seal_key.get_secret_value()) if given.automatic_seal_key else None
+    app.extensions[NAME] = Installation(given, engine, sealer, policies)
     _configure(app, given.cookie_key.get_secret_value())
     app.session_interface = sessions.RowSessions()
     metrics.measure(app)
@@ -65,6 +68,7 @@ def _configure(app: Flask, cookie_key: str) -> None:
         SECRET_KEY=sessions.derived_key(cookie_key, "forms"),
         DOOR_KEY=sessions.derived_key(cookie_key, "door"),
         DEVICE_KEY=sessions.derived_key(cookie_key, "device"),
+        FACTOR_KEY=sessions.derived_key(cookie_key, "second factors"),
         THROTTLE_KEY=sessions.derived_key(cookie_key, "throttle"),
         # Tokens live as long as the session; the gate checks them, after it knows whose session it is.
         WTF_CSRF_TIME_LIMIT=None,

@@ -139,8 +139,8 @@ def verify(slug: str | None) -> None:
 
     Prints each fault with its ids and what it means; ends with 1 if there is one.
     """
-    with _engine() as engine:
-        merchants = [_merchant_row(engine, slug)] if slug else _merchants(engine)
+    with open_engine("verify") as engine:
+        merchants = named_merchants(engine, slug)
         found = 0
         for merchant_id, name in merchants:
             began = time.monotonic()
@@ -165,13 +165,12 @@ def _verify(engine: Engine, merchant_id: UUID, name: str) -> list[Fault]:
     return faults
 
 
-def _merchants(engine: Engine) -> list[tuple[UUID, str]]:
+def named_merchants(engine: Engine, slug: str | None) -> list[tuple[UUID, str]]:
+    """Id and slug of one merchant, or of every one. Raises ClickException for a slug that is nobody's."""
+    if slug:
+        return [(_merchant(engine, slug)[0], slug)]
     with transaction(engine, read_only=True) as db:
         return [(row["id"], row["slug"]) for row in rows(db, "SELECT id, slug FROM merchants ORDER BY slug")]
-
-
-def _merchant_row(engine: Engine, slug: str) -> tuple[UUID, str]:
-    return _merchant(engine, slug)[0], slug
 
 
 def _merchant(engine: Engine, slug: str) -> tuple[UUID, str]:
@@ -184,11 +183,11 @@ def _merchant(engine: Engine, slug: str) -> tuple[UUID, str]:
 
 
 @contextmanager
-def _engine() -> Iterator[Engine]:
-    """The database of DATABASE_URL, with the patience of a worker."""
+def open_engine(name: str) -> Iterator[Engine]:
+    """The database of DATABASE_URL, with the patience of a worker, and its errors as a command says them."""
     try:
         url = Settings().database_url.get_secret_value()
-        engine = connect(url, pool_size=1, statement_seconds=WORKER_STATEMENT_SECONDS, name="verify")
+        engine = connect(url, pool_size=1, statement_seconds=WORKER_STATEMENT_SECONDS, name=name)
     except ValidationError:
         raise click.ClickException("The configuration is not complete: check DATABASE_URL.") from None
     except ArgumentError:

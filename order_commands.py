@@ -30,7 +30,7 @@ from ledger.online_retail_rows import ReturnLine
 from ledger.order_facts import OrderFacts
 from ledger.order_formats import FormatError, Refused, bounded_lines, read_onceback
 from ledger.order_import import store_orders
-from ledger.orders import Stored
+from ledger.order_repeats import Stored
 from settings import Settings
 
 # A batch is held in memory and is one transaction: large enough that its few statements cost little, small enough that a
@@ -203,6 +203,10 @@ def summary(report: Report, report_path: Path | None) -> list[str]:
     """What a person reads at the end."""
     count = report.orders
     told = [f"Orders: {count['created']} stored ({report.lines} lines), {count['unchanged']} unchanged."]
+    if count["updated"]:
+        told.append(
+            f"{count['updated']} orders came with news of their delivery: kept, and their open returns worked out again."
+        )
     if count["conflict"]:
         told.append(f"{count['conflict']} orders came with other amounts than before: blocked until somebody decides.")
     if report.returns:

@@ -29,13 +29,17 @@ class Settings(BaseSettings):
     # Web only: `key-id:base64`. Workers get the public half.
     seal_key: SecretStr | None = None
     seal_public_keys: tuple[str, ...] = ()
+    # The same pair for what a policy approves by itself, of another key; without it nothing is (S38).
+    automatic_seal_key: SecretStr | None = None
+    automatic_seal_public: tuple[str, ...] = ()
     # Worker only, by credential name of the provider account: {"hollowbrook": "rk_live_…"}.
     provider_keys: dict[str, SecretStr] = Field(default_factory=dict)
     # Worker only: which database it works for, as `flask db deployment` prints it, and where its mark of that is kept.
     deployment_id: UUID | None = None
     generation: int | None = Field(default=None, ge=1)
     state_dir: Path = Path("var/state")
-    # Worker only: while this file exists nothing is claimed and nothing is sent, whatever the database says (S88).
+    # While this file exists a worker claims and sends nothing, whatever the database says (S88); a web process that has it too
+    # approves nothing by a policy meanwhile.
     pause_file: Path | None = None
     provider_base_url: str = "https://api.stripe.com"
     provider_connect_seconds: float = 5
@@ -56,7 +60,14 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _from_files(cls, values: dict[str, object]) -> dict[str, object]:
-        for name in ("DATABASE_URL", "COOKIE_KEY", "SEAL_KEY", "PROVIDER_KEYS", "WEBHOOK_SECRETS"):
+        for name in (
+            "DATABASE_URL",
+            "COOKIE_KEY",
+            "SEAL_KEY",
+            "AUTOMATIC_SEAL_KEY",
+            "PROVIDER_KEYS",
+            "WEBHOOK_SECRETS",
+        ):
             path = os.environ.get(f"{name}_FILE")
             if path and name.lower() not in values:
                 text = Path(path).read_text(encoding="utf-8").strip()

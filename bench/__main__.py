@@ -18,14 +18,16 @@ def main() -> int:
     parser.add_argument(
         "--settled", type=int, default=1_000_000, help="how many settled refunds F8 looks among, and F15 compares"
     )
+    parser.add_argument("--audited", type=int, default=100_000, help="how many entitlements F14 derives again")
     given = parser.parse_args()
+    sizes = {"F8": given.settled, "F14": given.audited, "F15": given.settled}
     wanted = [name.strip().upper() for name in given.only.split(",")]
     if unknown := [name for name in wanted if name not in FIGURES]:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(FIGURES)}")
     results: list[Result] = []
     with Bench(Path("build/bench")) as bench:
         for name in wanted:
-            for result in FIGURES[name](bench, given.settled) if name in ("F8", "F15") else FIGURES[name](bench):
+            for result in FIGURES[name](bench, sizes[name]) if name in sizes else FIGURES[name](bench):
                 results.append(result)
                 print(result.line(), flush=True)
             write(results, OUT)

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench import engines
+from bench import engines, entitlements
 from bench.measure import Result, against_a_figure, per_second, pgbench, side_by_side
 from bench.over_http import Browser
 from bench.reconciliation import f15
 from bench.seed import settled_intents
-from bench.work import CALLS_IN_FLIGHT, PRIYA, SLUG, Bench
+from bench.work import CALLS_IN_FLIGHT, PLANS_AGAIN, REVIEWERS, SLUG, Bench
 from ledger.database import rows, transaction
 from ledger.due import merchants_with_due
 from ledger.outbox import _DUE
@@ -56,15 +56,17 @@ def _console(bench: Bench) -> Iterator[list[Browser]]:
     bench.stack.start_web()
     try:
         browsers = [Browser(bench.stack.origin) for _ in range(THREADS)]
-        for browser in browsers:
-            browser.sign_in(PRIYA, f"/{SLUG}/sessions")
+        for browser, reviewer in zip(browsers, REVIEWERS, strict=False):
+            browser.sign_in(reviewer.email, f"/{SLUG}/sessions")
         yield browsers
     finally:
         bench.stack.kill("web")
 
 
 def _approvals_over_http(bench: Bench, browsers: list[Browser], count: int) -> float:
-    ready = bench.ready(count)
+    # Two processes of eight connections each, of which an approval uses two: all of them plan again before it counts.
+    first = 2 * THREADS * PLANS_AGAIN
+    ready = bench.ready(first + count)
     for browser in browsers:
         browser.rest()
 
@@ -76,7 +78,8 @@ def _approvals_over_http(bench: Bench, browsers: list[Browser], count: int) -> f
         if status != 303:
             raise RuntimeError(f"an approval was answered with {status}")
 
-    return per_second(count, THREADS, approve)
+    per_second(first, THREADS, approve)
+    return per_second(count, THREADS, lambda number: approve(first + number))
 
 
 def f3(bench: Bench) -> list[Result]:
@@ -163,5 +166,6 @@ FIGURES: dict[str, Callable[..., list[Result]]] = {
     "F7": engines.f7,
     "F18": engines.f18,
     "F8": f8,
+    "F14": entitlements.f14,
     "F15": f15,
 }

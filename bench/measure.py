@@ -4,14 +4,16 @@ import json
 import re
 import statistics
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from demo.postgres import EmbeddedPostgres
 
+ROOT = Path(__file__).parents[1]
 RUNS = 3
 
 
@@ -139,6 +141,39 @@ def per_second(count: int, threads: int, work: Callable[[int], None]) -> float:
     if failures:
         raise failures[0]
     return count / took
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has run: peak of its resident memory, how long it took, what it printed, and its status."""
+
+    peak_mib: float
+    seconds: float
+    printed: str
+    status: int
+
+
+def run_watched(command: Sequence[str], environment: Mapping[str, str]) -> Finished:
+    """Runs a command in a process of its own, its peak of resident memory being what the system says of that process."""
+    began, peak_kib = time.perf_counter(), 0
+    with tempfile.TemporaryFile("w+") as output:
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT) as run:
+            while run.poll() is None:
+                peak_kib = max(peak_kib, _peak_kib(run.pid))
+                time.sleep(0.05)
+        took = time.perf_counter() - began
+        output.seek(0)
+        return Finished(peak_kib / 1024, took, output.read(), run.returncode)
+
+
+def _peak_kib(pid: int) -> int:
+    """The peak so far of a process's own memory. `wait4` would count what its parent had before the program was loaded."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def pgbench(server: EmbeddedPostgres, url: str, script: str, clients: int, seconds: int = 4) -> float:

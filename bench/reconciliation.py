@@ -8,12 +8,8 @@ process of its own, and its peak of resident memory is what the system says of t
 import argparse
 import json
 import os
-import re
-import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +23,9 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.engine import make_url
 
-from bench.measure import Result
+from bench.measure import Result, run_watched
 from bench.work import SLUG, Bench
 
-ROOT: Final = Path(__file__).parents[1]
 SMALL: Final = 10_000
 LARGE: Final = 1_000_000
 MARK: Final = 1.5
@@ -137,33 +132,15 @@ def _run(bench: Bench, month: Month, url: str) -> tuple[float, float]:
     command = [sys.executable, "-m", "flask", "reconcile", "run", "--merchant", SLUG]
     days = ["--from", month.since.date().isoformat(), "--to", last.date().isoformat()]
     given = {**os.environ, **bench.stack.worker_environment(), "FLASK_APP": "app:application", "PROVIDER_BASE_URL": url}
-    began, peak_kib = time.perf_counter(), 0
-    with tempfile.TemporaryFile("w+") as output:
-        with subprocess.Popen(command + days, cwd=ROOT, env=given, stdout=output, stderr=subprocess.STDOUT) as run:
-            while run.poll() is None:
-                peak_kib = max(peak_kib, _peak_kib(run.pid))
-                time.sleep(0.05)
-        took = time.perf_counter() - began
-        output.seek(0)
-        printed = output.read()
+    run = run_watched(command + days, given)
     expected = _AMOUNT_MINOR * month.count
     if (
-        run.returncode
-        or f"movements EUR: ours {expected}, theirs {expected}" not in printed
-        or "nothing differs" not in printed
+        run.status
+        or f"movements EUR: ours {expected}, theirs {expected}" not in run.printed
+        or "nothing differs" not in run.printed
     ):
-        raise RuntimeError(f"the run over {month.count} refunds did not agree: {printed[-500:]}")
-    return peak_kib / 1024, took
-
-
-def _peak_kib(pid: int) -> int:
-    """The peak so far of a process's own memory. `wait4` would count what its parent had before the program was loaded."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found[1]) if found else 0
+        raise RuntimeError(f"the run over {month.count} refunds did not agree: {run.printed[-500:]}")
+    return run.peak_mib, run.seconds
 
 
 class _Provider(BaseHTTPRequestHandler):

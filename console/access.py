@@ -13,7 +13,7 @@ membership of the person (S16) and is what the transaction is pinned to. Use in 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -23,7 +23,7 @@ from sqlalchemy import Connection
 from werkzeug.local import LocalProxy
 
 from console.installation import installed
-from ledger.database import first, transaction
+from ledger.database import transaction, transaction_that_asks
 from ledger.errors import NotAllowed, NotFound
 
 ROLE_TEXTS: Final = {
@@ -44,6 +44,10 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "open_return": _WORKS,
     "report_goods": _WORKS,
     "write_note": _WORKS,
+    # What is a colleague's, and the due date that the policy promised, are a manager's to change.
+    "claim": _WORKS,
+    "reassign": frozenset({"manager"}),
+    "set_due": frozenset({"manager"}),
     "propose": _WORKS,
     "recompute": _WORKS,
     "approve": _WORKS,
@@ -56,6 +60,9 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "answer_outside": frozenset({"finance"}),
     "see_caps": _READS,
     "raise_cap": frozenset({"manager"}),
+    "see_policies": frozenset({"manager", "finance"}),
+    "draft_policy": frozenset({"manager"}),
+    "approve_policy": frozenset({"manager"}),
     # Stopping is always safe, so nearly everybody may; starting again takes two, of whom one is finance (S88).
     "see_brakes": _EVERYONE,
     "pause": frozenset({"desk", "manager", "finance", "admin"}),
@@ -63,13 +70,18 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "close_alarm": frozenset({"manager", "finance"}),
     "see_books": frozenset({"manager", "finance"}),
     "keep_books": frozenset({"finance"}),
+    "see_trail": frozenset({"manager", "finance"}),
+    "export": frozenset({"finance"}),
+    "see_metrics": frozenset({"manager", "finance"}),
     "see_people": frozenset({"admin"}),
     "switch_people": frozenset({"admin"}),
+    "reset_factors": frozenset({"admin"}),
     "own_session": _EVERYONE,
 }
-# Acts on money: from another network than the session began in they take a new sign-in first (S13).
+# Acts on money, and what takes its books out: from another network than the session began in they take a new sign-in first (S13).
 MONEY_ACTS: Final = frozenset((
     "approve", "settle_by_hand", "settle", "withdraw", "reject", "raise_cap", "start_again", "answer_outside",
+    "approve_policy", "export",
 ))  # fmt: skip
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})
@@ -84,6 +96,7 @@ class Stated:
     kind: str
     text: str
     polling: bool = False
+    most_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +160,19 @@ def polling(view: View) -> View:
     return view
 
 
+def large(most_bytes: int) -> Callable[[View], View]:
+    """States that a view takes a file of so many bytes, from those who have its permission. Put it above @permission."""
+
+    def mark(view: View) -> View:
+        found = stated(view)
+        if found is None or found.kind != "permission":
+            raise ValueError("put @large above the permission that the view states")
+        setattr(view, _STATED, replace(found, most_bytes=most_bytes))
+        return view
+
+    return mark
+
+
 def stated(view: Callable[..., Any]) -> Stated | None:
     """What a view states, or None."""
     found = getattr(view, _STATED, None)
@@ -190,22 +216,21 @@ def writing() -> Iterator[Connection]:
     """
     if request.method in ("GET", "HEAD"):
         raise AssertionError("a GET was about to write")
-    with transaction(installed().engine, current.merchant_id) as db, _open(db):
-        _still_allowed(db)
+    asked = transaction_that_asks(
+        installed().engine, current.merchant_id, _ROLE_NOW, m=current.merchant_id, s=current.staff_id
+    )
+    with asked as (db, role), _open(db):
+        if role is None:
+            raise NotFound
+        if role not in PERMISSIONS[g.stated.text]:
+            raise NotAllowed
         yield db
 
 
-def _still_allowed(db: Connection) -> None:
-    row = first(
-        db,
-        "SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m"
-        " AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL FOR SHARE",
-        m=current.merchant_id, s=current.staff_id,
-    )  # fmt: skip
-    if row is None:
-        raise NotFound
-    if row["role"] not in PERMISSIONS[g.stated.text]:
-        raise NotAllowed
+_ROLE_NOW: Final = """
+    SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m
+        AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL FOR SHARE
+"""
 
 
 @contextmanager

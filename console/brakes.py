@@ -13,12 +13,14 @@ from console import words
 from console.access import ROLE_TEXTS, current, permission, reading, writing
 from console.forms import ConsoleForm, new_operation
 from console.fragments import page, say, see_other
+from console.installation import installed
 from console.log import log
 from console.operations import first_result, keep_result
 from ledger import brakes
 from ledger.brakes import Brakes
 from ledger.card_numbers import mask_card_numbers
 from ledger.queries import brakes as read
+from ledger.queries.automatic import automatic_today
 
 blueprint = Blueprint("brakes", __name__, url_prefix="/<merchant_slug>/brakes")
 
@@ -153,6 +155,7 @@ def _page(db: Connection, form: ReasonForm | None = None, about: str = "") -> di
             for one in read.closed_alarms(db, current.merchant_id)
         ],
         "shadowed": _shadowed(db),
+        "automatic": _automatic(db),
         "typed": typed,
         "longest": LONGEST,
     }  # fmt: skip
@@ -191,6 +194,23 @@ def _alarm(alarm: read.Alarm) -> dict[str, Any]:
         "url": url_for("decision.show", intent_id=alarm.intent_id) if alarm.intent_id and current.may("see_cases") else None,
         "close_url": url_for("brakes.close", alarm_id=alarm.alarm_id) if current.may("close_alarm") else None,
         "operation": new_operation(),
+    }  # fmt: skip
+
+
+def _automatic(db: Connection) -> dict[str, Any]:
+    """What the policy in force approves by itself, and how much of today's limit is used."""
+    found = automatic_today(db, current.merchant_id)
+    off = "The policy in force sets no limit for it in any currency: a person approves every refund."
+    if found and installed().policy_sealer is None:
+        off = "This installation has no key for it, so a person approves every refund."
+    return {
+        "policy": found[0].policy if found else "",
+        "off": off if not found or installed().policy_sealer is None else "",
+        "rows": [
+            {"currency": row.currency, "most_minor": row.most_minor, "used_minor": row.used_minor, "day_minor": row.day_minor,
+             "count": row.used_count}
+            for row in found
+        ],
     }  # fmt: skip
 
 

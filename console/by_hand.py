@@ -19,6 +19,7 @@ from console.log import log
 from ledger.by_hand import LONGEST_REASON, LONGEST_REFERENCE, Recorded, record
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import AlreadyDecided, BadInput, NotFound, WrongState
+from ledger.hops import hop
 from ledger.queries.by_hand import ToPay, read_to_pay
 from ledger.queries.decision import read_decision
 
@@ -92,12 +93,13 @@ def _record(intent_id: UUID, recorded: Recorded) -> Response | BadInput:
     try:
         with writing() as db:
             record(db, current.merchant_id, intent_id, current.staff_id, recorded)
+            about = hop(db, current.merchant_id, intent_id)
     except BadInput as refused:
         return refused
     except (AlreadyDecided, WrongState) as refused:
         say("warn", refused.sentence, "Nothing was recorded now.")
         return see_other("decision.show", intent_id=intent_id)
-    log.info("recorded_by_hand", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    log.info("recorded_by_hand", staff_id=current.staff_id, merchant=current.slug, **about)
     say("ok", "Recorded." if recorded.done else "Recorded as not paid.", "It shows on its decision in a moment.")
     return see_other("decision.show", intent_id=intent_id)
 

@@ -11,7 +11,7 @@ from wtforms.validators import DataRequired, InputRequired, Length
 
 from console import words
 from console.access import current, permission, reading, writing
-from console.filters import now
+from console.filters import money, now
 from console.forms import ConsoleForm, new_operation
 from console.fragments import page, say, see_other
 from console.log import log
@@ -155,7 +155,8 @@ def _until(at: datetime) -> str:
 def _cap(cap: CapToday, reserved: int) -> dict[str, Any]:
     used = cap.used_minor - reserved
     limit = max(1, cap.limit_minor)
-    shares = [share * 100 // limit for share in (used, reserved, cap.left_minor)]
+    spoken_for = (("used", used), ("reserved", reserved), ("left", cap.left_minor))
+    parts = [f"{money(minor, cap.currency)} {cap.currency} {what}" for what, minor in spoken_for]
     waits = f"Full. {words.counted(cap.waiting, 'refund waits', 'refunds wait')}." if cap.waiting else ""
     return {
         "currency": cap.currency,
@@ -166,7 +167,7 @@ def _cap(cap: CapToday, reserved: int) -> dict[str, Any]:
         "used_permille": used * 1000 // limit,
         "reserved_permille": reserved * 1000 // limit,
         "full": bool(cap.waiting) or cap.left_minor <= 0,
-        "meter_text": f"{cap.currency}: {shares[0]} percent used, {shares[1]} percent reserved, {shares[2]} percent left",
+        "meter_text": f"{', '.join(parts)} of {money(cap.limit_minor, cap.currency)} {cap.currency}",
         "waiting_text": waits,
     }
 
@@ -186,16 +187,16 @@ def _held(refund: read.HeldRefund, limits: dict[str, int], ends_at: datetime) ->
 
 
 def _who(found: list[read.Spender]) -> list[dict[str, Any]]:
-    people: dict[UUID, list[read.Spender]] = {}
+    people: dict[UUID | str, list[read.Spender]] = {}
     for spender in found:
-        people.setdefault(spender.staff_id, []).append(spender)
+        people.setdefault(spender.staff_id or spender.name, []).append(spender)
     return [
         {
-            "person": words.person(staff_id, spent[0].name),
+            "person": words.person(who, spent[0].name) if isinstance(who, UUID) else {**words.POLICY, "name": who},
             "approvals": sum(one.approvals for one in spent),
             "sums_text": words.sums((one.currency, one.amount_minor) for one in spent),
         }
-        for staff_id, spent in people.items()
+        for who, spent in people.items()
     ]
 
 

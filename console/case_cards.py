@@ -2,19 +2,27 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 from uuid import UUID
 
 from flask import url_for
 
-from console import words
+from console import policy_words, who_decides, words
 from console.access import current
+from console.conflicts import conflicts
 from console.filters import money
+from console.kind_words import ROUTES, amount
+from console.kind_words import reason as reason_in_words
 from console.timeline import event_text, why
-from console.workings import OUTCOMES, reasons, tax_text, working
+from console.typed import percent_text
+from console.workings import OUTCOMES, reasons
 from ledger.approvals import role_reaches
+from ledger.assessment import NO_POLICY
+from ledger.automatic import LEFT
+from ledger.automatic_rule import OBSTACLES
 from ledger.caps import CapToday
-from ledger.entitlement_check import check
+from ledger.duplicate_record import KIND as DUPLICATE_CHARGE
 from ledger.limits import CustomerDay
 from ledger.queries import case as read
 from ledger.queries.outside import OrderOutside
@@ -30,6 +38,7 @@ class CaseRows:
     conversations: list[read.Conversation]
     findings: list[read.Finding]
     photos: list[read.PhotoCard]
+    parcels: list[read.SentParcel]
     entitlement: read.StoredEntitlement | None
     intents: list[read.CaseIntent]
     earlier: list[read.EarlierRefund]
@@ -71,25 +80,32 @@ def four_things(rows: CaseRows) -> list[dict[str, Any]]:
     head, states = rows.head, {intent.state for intent in rows.intents}
     at = {event.kind: event.at for event in reversed(rows.events)}
     rejected = head.stage == "rejected"
-    all_here = bool(head.announced) and head.received >= head.announced
     approved = bool(
         states & {"approved", "held", "submitting", "unknown", "pending", "needs_review", "succeeded", "reversed"}
     )
     paid, out = "succeeded" in states, bool(states & {"submitting", "unknown", "pending", "needs_review"})
-    received = (
-        "Received" if all_here else f"{head.received} of {head.announced} received" if head.received else "Not received"
-    )
+    all_here, received, received_at = _received(head, at)
     return [
         {"mark": "open" if rejected else "done", "text": "Rejected" if rejected else "Authorised",
          "at": at.get("case.rejected") if rejected else head.opened_at},
-        {"mark": "done" if all_here else "now" if head.received or head.stage == "waiting_goods" else "open", "text": received,
-         "at": at.get("goods.reported")},
+        {"mark": "done" if all_here else "now" if head.received or head.stage in ("waiting_goods", "reading") else "open",
+         "text": received, "at": received_at},
         {"mark": "done" if approved else "now" if "proposed" in states else "open",
          "text": "Approved" if approved else "Waits for approval" if "proposed" in states else "Not approved",
          "at": at.get("intent.approved") if approved else None},
         {"mark": "done" if paid else "now" if out else "open", "text": "Paid" if paid else "Sent, not paid" if out else "Not paid",
          "at": at.get("intent.succeeded") if paid else None},
     ]  # fmt: skip
+
+
+def _received(head: read.CaseHead, at: dict[str, datetime]) -> tuple[bool, str, datetime | None]:
+    """Whether what the case waits for is here, in words, and since when: goods, or what is read of charges."""
+    if head.kind == DUPLICATE_CHARGE:
+        read_ = "charges.found" in at and head.stage != "reading"
+        return read_, "Charges read" if read_ else "Charges not read", at.get("charges.found") if read_ else None
+    all_here = bool(head.announced) and head.received >= head.announced
+    some = f"{head.received} of {head.announced} received" if head.received else "Not received"
+    return all_here, "Received" if all_here else some, at.get("goods.reported")
 
 
 def claim(rows: CaseRows) -> dict[str, Any]:
@@ -120,21 +136,37 @@ def _claimed_line(line: read.ClaimedLine, reason: str) -> dict[str, Any]:
     )
     return {
         "quantity": sum(b - a for a, b in held) or line.announced, "of_quantity": line.quantity, "title": line.title or line.sku,
-        "sku": line.sku, "units_text": which, "reason": words.REASONS[reason], "announced": line.announced,
+        "sku": line.sku, "units_text": which, "reason": reason_in_words(reason), "announced": line.announced,
         "received": line.received, "inspected": line.inspected,
     }  # fmt: skip
+
+
+_NOT_RECEIVED: Final = {
+    False: "The goods are not here yet; the warehouse reports them.",
+    True: "The case was closed without a report that goods arrived.",
+}
 
 
 def evidence(rows: CaseRows) -> dict[str, Any]:
     """What arrived and what was found, unit by unit, with the photos beside it."""
     several = len({finding.line_ref for finding in rows.findings}) > 1
     digest = rows.evidence_digest.hex()
-    empty = "No unit was graded." if rows.head.received else "The goods are not here yet; the warehouse reports them."
+    empty = "No unit was graded." if rows.head.received else _NOT_RECEIVED[rows.head.closed_at is not None]
     return {
         "where": ", ".join(dict.fromkeys(finding.parcel or finding.by for finding in rows.findings)),
         "count_text": words.counted(len(rows.photos), "photo", "photos"),
         "digest": f"{digest[:4]} {digest[4:8]}" if rows.findings or rows.photos else "",
         "empty_text": empty,
+        "conflicts": conflicts(rows.entitlement.record if rows.entitlement else None),
+        "parcels": [
+            {
+                "tracking": one.tracking,
+                "at": one.sent_at,
+                "our_label": one.our_label,
+                "proof": "scanned by the carrier" if one.proof == "carrier" else "the customer has a receipt",
+            }
+            for one in rows.parcels
+        ],
         "units": [_finding(finding, several) for finding in rows.findings],
         "photos": [_photo(photo) for photo in rows.photos],
         "missing": [],
@@ -145,9 +177,19 @@ def _finding(finding: read.Finding, several: bool) -> dict[str, Any]:
     number = str(finding.a + 1) if finding.b - finding.a == 1 else f"{finding.a + 1}–{finding.b}"
     return {
         "anchor": f"e-{finding.number}", "number": f"{finding.position}: {number}" if several else number, "grade": finding.grade,
-        "grade_text": words.GRADES[finding.grade], "notable": finding.grade in words.NOTABLE_GRADES, "found": finding.note,
+        "grade_text": words.GRADES[finding.grade], "notable": finding.grade in words.NOTABLE_GRADES, "found": _found(finding),
         "at": finding.at,
     }  # fmt: skip
+
+
+def _found(finding: read.Finding) -> str:
+    """What was seen, why it came back after all, under which serial, and the loss in value that somebody put on it."""
+    reason = f"Reason found: {words.REASONS[finding.reason_found]}." if finding.reason_found else ""
+    serial = f"Serial {finding.serial}." if finding.serial else ""
+    loss = (
+        f"Loss in value assessed: {percent_text(finding.assessed_bps)} %." if finding.assessed_bps is not None else ""
+    )
+    return " ".join(part for part in (finding.note, reason, serial, loss) if part)
 
 
 def _photo(photo: read.PhotoCard) -> dict[str, Any]:
@@ -157,39 +199,25 @@ def _photo(photo: read.PhotoCard) -> dict[str, Any]:
             "at": photo.at}  # fmt: skip
 
 
-def entitlement(rows: CaseRows) -> dict[str, Any] | None:
-    """The arithmetic line by line, added up again by the checker; None when no units are worth anything yet."""
-    found = rows.entitlement
-    if found is None or not found.total_minor:
-        return None
-    record, currency = found.record, found.currency
-    at_evidence = bool(rows.findings)
-    return {
-        "version": found.n,
-        "policy": f"{found.policy_id}@{found.policy_version}",
-        "currency": currency,
-        "total_minor": found.total_minor,
-        "paid_minor": int(record["paid_before"]),
-        "payable_minor": found.payable_minor,
-        "tax_minor": found.tax_minor,
-        "tax_text": tax_text(record),
-        "checked": not check(record),
-        "lines": [
-            {"say": line["say"], "working": working(line["expr"], currency), "rule": line["rule"], "amount_minor": line["minor"],
-             "evidence_url": "#evidence" if at_evidence and line["rule"] == "goods.units" else None}
-            for line in record["lines"]
-        ],
-        "because": [words.sentence(reason) for reason in reasons(record)],
-    }  # fmt: skip
-
-
 def no_entitlement(rows: CaseRows) -> str:
     """Why there is no amount, and what brings one."""
     found = rows.entitlement
+    if rows.head.kind == DUPLICATE_CHARGE:
+        return "An amount is owed when a charge is found to be one too many."
+    if rows.head.stage == "exchanged":
+        return "The units were exchanged, so no money is owed for them."
+    if undecided := no_policy(rows):
+        return undecided
     if found is None:
         return "It is worked out when the goods are here."
     because = "; ".join(reasons(found.record))
     return f"{words.sentence(because)}. {OUTCOMES[found.outcome]}" if because else OUTCOMES[found.outcome]
+
+
+def no_policy(rows: CaseRows) -> str:
+    """Why no policy decides the case now, and who can mend it; "" while one does."""
+    said = next((event for event in rows.events if event.kind in (NO_POLICY, "entitlement.derived")), None)
+    return policy_words.no_policy(said.body) if said is not None and said.kind == NO_POLICY else ""
 
 
 def earlier(rows: CaseRows) -> list[dict[str, Any]]:
@@ -217,6 +245,8 @@ def signals(rows: CaseRows, day: CustomerDay | None = None) -> list[dict[str, An
     """What raises attention; none of it changes an amount. `day`: several refunds of the customer in 24 hours (S22)."""
     head = rows.head
     found = []
+    if (undecided := no_policy(rows)) and rows.entitlement is not None and rows.entitlement.total_minor:
+        found.append({"on": True, "text": undecided, "detail": "What stands above was worked out before."})
     if day is not None:
         text = words.customer_day(day.refunds, day.currency, day.minor)
         found.append({"on": True, "text": f"{text[0].upper()}{text[1:]}.", "detail": ""})
@@ -289,10 +319,16 @@ def _capture(intent: read.CaseIntent) -> dict[str, int] | None:
 
 
 def _facts(rows: CaseRows, intent: read.CaseIntent) -> list[dict[str, str]]:
-    facts = [{"term": "Policy", "text": f"{intent.policy_id}@{intent.policy_version}"}]
+    facts = [{"term": "Policy", "text": intent.policy}]
     if says := words.act(intent.act)["says"]:
         facts.append({"term": "How", "text": says})
-    facts.append({"term": "Decides", "text": "a manager" if intent.route == "manager" else "returns desk or a manager"})
+    facts.append({"term": "Decides", "text": ROUTES[intent.route]})
+    if intent.route != "desk" and (because := who_decides.because(_route(rows), rows.head.currency)):
+        facts.append({"term": "Because", "text": because})
+    if intent.first_approver_name:
+        facts.append({"term": "First approval", "text": intent.first_approver_name})
+    if intent.computed_minor is not None:
+        facts.append({"term": "Computed", "text": f"{amount(intent.computed_minor, rows.head.currency)} for the case"})
     for order in rows.outside:
         for term, minor in (("Refunded outside", order.refunded_minor), ("Disputed", order.disputed_minor)):
             if minor:
@@ -302,9 +338,27 @@ def _facts(rows: CaseRows, intent: read.CaseIntent) -> list[dict[str, str]]:
         for cap in rows.caps
         if cap.currency == intent.currency
     ]
+    facts += _automatic(rows, intent)
     if intent.state in ("held", "needs_review", "failed", "reversed") and intent.state_reason:
         facts.append({"term": "Why", "text": why(intent.state_reason)})
     return facts
+
+
+def _route(rows: CaseRows) -> dict[str, Any]:
+    found: dict[str, Any] = (
+        rows.entitlement.record["route"] if rows.entitlement is not None else who_decides.NOBODY_SAID
+    )
+    return found
+
+
+def _automatic(rows: CaseRows, intent: read.CaseIntent) -> list[dict[str, str]]:
+    """What the policy did about the refund: approved it, or left it to a person, and why."""
+    of_it = [event for event in rows.events if event.intent_number == intent.number]
+    left = next((event.reason for event in of_it if event.kind == LEFT), "")
+    approved = next((event.by for event in of_it if event.kind == "intent.approved"), "")
+    if intent.state == "proposed" and left:
+        return [{"term": "Automatic", "text": f"{words.sentence(OBSTACLES.get(left, left))}. A person approves it"}]
+    return [{"term": "Approved by", "text": approved}] if approved.startswith("policy ") else []
 
 
 def other_intents(rows: CaseRows) -> list[dict[str, Any]]:
@@ -324,16 +378,20 @@ def other_intents(rows: CaseRows) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def blocked_text(intent: read.CaseIntent, head: read.CaseHead) -> str:
+def blocked_text(rows: CaseRows, intent: read.CaseIntent) -> str:
     """Why this person has no approve button: microcopy 25 and 26; "" when they have one, or may never approve."""
     if intent.state != "proposed" or not current.may("approve"):
         return ""
-    if head.blocked:
+    if rows.head.blocked:
         return "The figures of this order are in question. Nothing of it is paid until that is settled."
-    if current.actor in (intent.requester, head.opened_by):
+    if current.actor in (intent.requester, rows.head.opened_by):
         return "You asked for this, so another person has to approve it."
+    if intent.first_approver == current.staff_id:
+        return "You approved it as the first of two managers. Another one has to."
     if not role_reaches(current.role, intent.route):
-        return "This refund is above what you may approve. Hand it to a manager."
+        return who_decides.not_yours(
+            _route(rows), intent.route, rows.head.currency, intent.amount_minor, intent.currency
+        )
     return ""
 
 
@@ -342,5 +400,6 @@ def _approvable(intent: read.CaseIntent, opener: str) -> bool:
         intent.state == "proposed"
         and current.may("approve")
         and current.actor not in (intent.requester, opener)
+        and intent.first_approver != current.staff_id
         and role_reaches(current.role, intent.route)
     )

@@ -10,19 +10,22 @@ from sqlalchemy import Connection
 from wtforms import HiddenField, TextAreaField
 from wtforms.validators import Length, Regexp
 
-from console import words
+from console import team, words
 from console.access import current, permission, reading, writing
 from console.confirm import LONGEST_NOTE, short_digest, units_text
+from console.confirm_refusals import not_yours, refusal_of_windows
 from console.filters import money
 from console.forms import ConsoleForm, kept_note, new_operation
 from console.fragments import page, say, see_other
 from console.installation import installed
 from console.log import log
+from console.operations import count_refusal
 from ledger.approvals import APPROVAL_HOURS, Seen, role_reaches
-from ledger.approvals_together import approve_together
+from ledger.approvals_together import ONE_BY_ONE, approve_together
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import (
     AlreadyDecided,
+    BadInput,
     LedgerError,
     LimitReached,
     NotAllowed,
@@ -33,6 +36,8 @@ from ledger.errors import (
     WrongState,
 )
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
+from ledger.limits import read_sum
+from ledger.presence import read_present
 from ledger.queries.case import read_intents
 from ledger.queries.decision import Decision, read_decision
 
@@ -59,7 +64,11 @@ def show(case_id: UUID) -> Response:
             return see_other("confirm.show", intent_id=found[0].intent_id)
         if not found:
             return see_other("case.show", case_id=case_id)
-        return _page(db, case_id, found, _refusal_of_person(found), kept_note())
+        present = read_present(db, current.merchant_id, case_id)
+        refusal = _refusal_of_person(found) or _refusal_of_strength(db, found)
+        answer = _page(db, case_id, found, refusal, kept_note())
+    team.come_here(case_id, present, "looking" if refusal else "deciding")
+    return answer
 
 
 @blueprint.post("/<uuid:case_id>/approval")
@@ -81,6 +90,10 @@ def approve_all(case_id: UUID) -> Response:
     except AlreadyDecided:
         say("ok", "These refunds were already approved.", "Your click changed nothing. Nothing was sent twice.")
         return see_other("case.show", case_id=case_id)
+    except BadInput as refused:
+        error = words.sentence(refused.sentence.partition(": ")[2]) + "."
+        with reading() as db:
+            return _page(db, case_id, _proposed(db, case_id), None, note, note_error=error, status=422)
     except (Stale, SamePerson, NotAllowed, LimitReached, NotEnoughMoneyLeft, WrongState) as refused:
         return _refused(case_id, refused, note)
     log.info("approved_together", staff_id=current.staff_id, merchant=current.slug, count=len(decided))
@@ -109,10 +122,13 @@ def _proposed(db: Connection, case_id: UUID) -> list[Decision]:
 
 def _refused(case_id: UUID, refused: LedgerError, note: str) -> Response:
     log.info("refused", reason=refused.code, staff_id=current.staff_id, merchant=current.slug)
+    count_refusal(refused)
     with reading() as db:
         found = _proposed(db, case_id)
         if isinstance(refused, (SamePerson, NotAllowed)):
             return _page(db, case_id, found, _refusal_of_person(found) or {"text": refused.sentence}, note)
+        if isinstance(refused, LimitReached):
+            return _page(db, case_id, found, _refusal_of_limit(db, found) or {"text": refused.sentence}, note)
         changes = _changes(refused) if isinstance(refused, Stale) else []
         by = refused.facts.get("changed_by", "") if changes else ""
         refusal = {"text": refused.sentence, "changes": changes, "by": by, "at": refused.facts.get("changed_at")}
@@ -143,8 +159,24 @@ def _amount(minor: int, currency: str) -> str:
 def _refusal_of_person(found: list[Decision]) -> dict[str, Any] | None:
     if any(current.actor in (one.requester, one.case_opener) for one in found):
         return {"text": "You asked for this, so another person has to approve it."}
-    if not all(role_reaches(current.role, one.route) for one in found):
-        return {"text": "One of these is above what you may approve. Hand them to a manager."}
+    others = next((one for one in found if not role_reaches(current.role, one.route)), None)
+    return {"text": f"{words.refund_reference(others.number)}: {not_yours(others)}"} if others is not None else None
+
+
+def _refusal_of_strength(db: Connection, found: list[Decision]) -> dict[str, Any] | None:
+    """One press is one signature: what takes a code or a passkey is approved by itself."""
+    for one in found:
+        together = read_sum(db, current.merchant_id, one.intent_id)
+        if together is not None and together.strength != "session":
+            return {"text": f"{words.refund_reference(one.number)}: {ONE_BY_ONE}"}
+    return None
+
+
+def _refusal_of_limit(db: Connection, found: list[Decision]) -> dict[str, Any] | None:
+    for currency in dict.fromkeys(one.currency for one in found):
+        refusal = refusal_of_windows(db, [one for one in found if one.currency == currency])
+        if refusal:
+            return {"window": refusal}
     return None
 
 
@@ -153,12 +185,17 @@ def _page(
     status: int = 0,
 ) -> Response:  # fmt: skip
     may = bool(found) and not _refusal_of_person(found) and not any(one.blocked for one in found)
+    may = may and _refusal_of_strength(db, found) is None
     sheet = _sheet(db, case_id, found) if may else None
     typed = {"text": note, "max": LONGEST_NOTE, "error": note_error}
     back = {"url": url_for("case.show", case_id=case_id),
             "case_reference": words.case_reference(found[0].case_number) if found else ""}  # fmt: skip
     usual = 200 if refusal is None else 403
-    return page("confirm_together.html", status=status or usual, back=back, sheet=sheet, refusal=refusal, note=typed)
+    refused = {"window": None, "text": "", "changes": [], "by": "", "at": None} | refusal if refusal else None
+    hand = team.in_hand(db, case_id) if sheet else ""
+    return page(
+        "confirm_together.html", status=status or usual, back=back, sheet=sheet, refusal=refused, note=typed, hand=hand
+    )
 
 
 def _sheet(db: Connection, case_id: UUID, found: list[Decision]) -> dict[str, Any]:
@@ -181,7 +218,7 @@ def _sheet(db: Connection, case_id: UUID, found: list[Decision]) -> dict[str, An
         "order_reference": first.order_ref,
         "case_reference": words.case_reference(first.case_number),
         "units_text": units_text(db, first),
-        "policy": f"{first.policy_id}@{first.policy_version}",
+        "policy": first.policy,
         "valid_until": first.at + timedelta(hours=APPROVAL_HOURS),
         "send_delay_seconds": installed().settings.cancel_window_seconds,
     }

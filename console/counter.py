@@ -1,24 +1,26 @@
 """Opening a return at the counter: find the order, choose lines and quantities, say why. The same request joins (DESIGN §2)."""
 
+from datetime import date, datetime, time
 from typing import Any, Final
 from uuid import UUID
 
 from flask import Blueprint, Response, request, url_for
 from sqlalchemy import Connection
-from wtforms import HiddenField, SelectField, StringField, TextAreaField
-from wtforms.validators import AnyOf, InputRequired, Length, Optional
+from wtforms import HiddenField, StringField
+from wtforms.validators import AnyOf, Length, Optional, ValidationError
 
 from console import words
 from console.access import current, permission, reading, writing
+from console.counter_forms import ToldForm, reason_given
 from console.counter_pages import ask_page, order_page, refused_page, too_many
-from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
 from console.log import log
-from console.operations import Result, first_result, keep_result
+from console.operations import Result, count_refusal, first_result, keep_result
 from ledger.card_numbers import mask_card_numbers
 from ledger.cases import Opened, ReturnRequest, open_return
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, NotFound
 from ledger.queries.orders import OrderAtCounter, find_orders, read_order
+from ledger.statement_time import FIELD
 
 blueprint = Blueprint("counter", __name__, url_prefix="/<merchant_slug>/counter")
 
@@ -27,23 +29,32 @@ LONGEST_SEARCH: Final = 120
 MOST_LINES: Final = 150
 
 
-class ReturnForm(ConsoleForm):
+class ReturnForm(ToldForm):
     """What the clerk types; one quantity field for each line of the order is added by `_form`."""
 
-    reason = SelectField(
-        "Reason given",
-        choices=words.choices(
-            {"": "Choose one", **{code: words.sentence(text) for code, text in words.REASONS.items()}}
-        ),
-        validators=[InputRequired("Choose the reason the customer gives")],
-    )
-    conversation = StringField(
-        "Conversation", description="Ticket or call, if there was one", validators=[Length(max=120)]
-    )
-    note = TextAreaField("What the customer says", validators=[Length(max=2000)])
+    reason = reason_given()
+    said_on = StringField("Said on", description="If not today, such as 2026-11-28", validators=[Length(max=10)])
     answer = HiddenField(
         validators=[Optional(), AnyOf(["existing", "separate"], message="Choose what the customer said")]
     )
+
+    def validate_said_on(self, field: StringField) -> None:
+        """A day, and none to come."""
+        try:
+            late = date.fromisoformat(field.data) > _today() if field.data else False
+        except ValueError:
+            raise ValidationError("Write the day as year, month and day, such as 2026-11-28") from None
+        if late:
+            raise ValidationError("The customer said it today or before")
+
+    def said_at(self) -> datetime | None:
+        """Noon of that day in the shop's zone; None for today."""
+        day = date.fromisoformat(self.said_on.data) if self.said_on.data else _today()
+        return datetime.combine(day, time(12), current.time_zone) if day < _today() else None
+
+
+def _today() -> date:
+    return datetime.now(current.time_zone).date()
 
 
 @blueprint.get("/")
@@ -82,7 +93,7 @@ def open_at_counter(order_id: UUID) -> Response:
         return _again(order_id, form, errors, whole, 422)
     try:
         with writing() as db:
-            earlier = first_result(db, str(form.operation.data))
+            earlier = first_result(db, str(form.operation.data), changed_too=True)
             opened = None if earlier else _open(db, found, form, lines)
     except LedgerError as refused:
         return _refused(order_id, form, refused)
@@ -99,11 +110,12 @@ def _open(db: Connection, found: OrderAtCounter, form: ReturnForm, lines: tuple[
             lines=lines,
             reason=str(form.reason.data),
             channel="counter",
-            reference=(form.conversation.data or "").strip() or f"counter-{operation}",
+            reference=form.talk(),
             actor=current.actor,
             relation={"existing": "existing", "separate": "separate"}.get(form.answer.data or ""),  # type: ignore[arg-type]
             customer_verified="in person",
-            customer_text=mask_card_numbers((form.note.data or "").strip()),
+            customer_text=mask_card_numbers(form.told()),
+            stated_at=form.said_at(),
         ),
     )
     keep_result(db, operation, {"case_id": str(opened.case_id), "number": opened.number, "status": opened.status})
@@ -136,6 +148,7 @@ def _to_case(opened: Opened | None, earlier: Result | None) -> Response:
 
 def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response:
     """The page for each refusal; everything that was typed is kept. Others go to the usual error page."""
+    count_refusal(refused)
     with reading() as db:
         found = read_order(db, current.merchant_id, order_id)
         match refused:
@@ -148,6 +161,9 @@ def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response
             case MoreThanLeft():
                 errors, whole = too_many(found, refused)
                 return page("counter.html", status=409, **order_page(found, form, errors, whole))
+            case BadInput() if refused.facts.get("field") == FIELD:
+                form.said_on.errors = [words.sentence(refused.sentence.partition(": ")[2])]
+                return page("counter.html", status=422, **order_page(found, form, {}, []))
             case BadInput() | NotFound():
                 status = 422 if isinstance(refused, BadInput) else 409
                 return page("counter.html", status=status, **order_page(found, form, {}, [refused.sentence]))

@@ -7,21 +7,21 @@ from wtforms import Form
 
 from console import words
 from console.filters import instant, money
+from console.kind_words import KINDS
+from ledger.duplicate_record import KIND as DUPLICATE_CHARGE
 from ledger.errors import LedgerError
-from ledger.queries.orders import OrderAtCounter, OrderLine
+from ledger.queries.orders import CaseOfOrder, OrderAtCounter, OrderLine
 
 
 def order_page(found: OrderAtCounter, form: Form, errors: dict[int, str], whole: list[str]) -> dict[str, Any]:
     """templates/counter.html with an order open. `errors` by the line's position, `whole` about the request."""
-    opened = None
-    if found.open_case_id is not None and found.open_case_number is not None:
-        url = url_for("case.show", case_id=found.open_case_id)
-        opened = {"reference": words.case_reference(found.open_case_number), "url": url}
     return {
         "find": {"url": url_for("counter.index"), "q": "", "searched": False, "orders": []},
         "order": {
             "reference": found.external_ref, "customer": words.customer(found.customer), "placed_at": found.placed_at,
-            "paid_minor": found.paid_minor, "currency": found.currency, "open_case": opened,
+            "paid_minor": found.paid_minor, "currency": found.currency, "cases": [_case(one) for one in found.cases],
+            "charges_url": url_for("charges.ask", order_id=found.order_id),
+            "without_return_url": url_for("kinds.index", order_id=found.order_id),
             "lines": [_line(line, form, errors.get(line.position, "")) for line in found.lines],
         },
         "form": form,
@@ -29,6 +29,19 @@ def order_page(found: OrderAtCounter, form: Form, errors: dict[int, str], whole:
         "wrong": bool(errors),
         "action_url": url_for("counter.open_at_counter", order_id=found.order_id),
     }  # fmt: skip
+
+
+def _case(one: CaseOfOrder) -> dict[str, Any]:
+    """A case of the order; `says` where its kind is another than a return."""
+    says = (
+        "Charged twice?"
+        if one.kind == DUPLICATE_CHARGE
+        else words.sentence(KINDS[one.kind]["name"])
+        if one.kind in KINDS
+        else ""
+    )
+    return {"reference": words.case_reference(one.number), "url": url_for("case.show", case_id=one.case_id), "says": says,
+            "badge": words.case_badge(one.stage)}  # fmt: skip
 
 
 def _line(line: OrderLine, form: Form, error: str) -> dict[str, Any]:
@@ -59,8 +72,10 @@ def too_many(found: OrderAtCounter, refused: LedgerError) -> tuple[dict[int, str
 def _refund_in_words(refund: dict[str, Any]) -> str:
     amount = f"{money(refund['amount_minor'], refund['currency'])} {refund['currency']}"
     day = f"{instant(refund['at'], 'day')} at {instant(refund['at'], 'time')}"
+    were = "was" if refund["single"] else "were"
+    done = "released, for it had not been taken," if refund["act"] == "cancel_payment" else "refunded"
     return (
-        f"{refund['units_text']} {'was' if refund['single'] else 'were'} refunded on {day}: {amount},"
+        f"{refund['units_text']} {were} {done} on {day}: {amount},"
         f" through {refund['channel']}, by {refund['by']}, reference {refund['reference']}."
     )
 
@@ -137,6 +152,7 @@ def _refund(refund: dict[str, Any], lines: set[str]) -> dict[str, Any]:
         "channel": words.channel(refund["channel"]),
         **_source(refund),
         "state": refund["state"],
+        "act": refund["act"],
     }
 
 

@@ -1,6 +1,6 @@
 """The receipt of one refund's decision, and calling it back before it is sent."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -9,17 +9,21 @@ from sqlalchemy import Connection
 
 from console import words
 from console.access import current, permission, reading, writing
-from console.confirm import short_digest, units_text
+from console.confirm import computed_beside, short_digest, units_text
+from console.customer_words import refund_sentence
 from console.forms import ConsoleForm, new_operation
 from console.fragments import page, see_other
 from console.log import log
 from console.timeline import why
+from ledger.approvals import APPROVAL_HOURS
 from ledger.caps import today
 from ledger.errors import WrongState
+from ledger.hops import hop
 from ledger.intents import cancel_before_send
 from ledger.queries.caps import business_day
 from ledger.queries.decision import Answer, Decision, read_answer, read_decision
-from ledger.refusals import SITUATIONS, Situation, after_nothing, situation
+from ledger.refusals import SITUATIONS, Situation, after_nothing, said_otherwise, situation
+from ledger.two_managers import TWO_MANAGERS
 
 blueprint = Blueprint("decision", __name__, url_prefix="/<merchant_slug>/refunds")
 
@@ -45,9 +49,10 @@ def withdraw(intent_id: UUID) -> Response:
     try:
         with writing() as db:
             cancel_before_send(db, current.merchant_id, intent_id, current.actor, CANCEL_REASON)
+            about = hop(db, current.merchant_id, intent_id)
     except WrongState:
         return see_other("decision.show", intent_id=intent_id, result="too_late")
-    log.info("withdrawn", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    log.info("withdrawn", staff_id=current.staff_id, merchant=current.slug, **about)
     return see_other("decision.show", intent_id=intent_id, result="cancelled")
 
 
@@ -56,8 +61,15 @@ def _page(db: Connection, decision: Decision) -> dict[str, Any]:
         "decision": receipt(db, decision),
         "already": _already(decision),
         "result": _result(decision),
-        "next": {"url": url_for("queue.next_case", after=decision.case_id), "text": "The ready case that is due next"},
+        "next": _next(decision.case_id),
     }
+
+
+def _next(case_id: UUID) -> dict[str, str] | None:
+    if not current.may("claim"):
+        return None
+    url = url_for("queue.next_case", after=case_id)
+    return {"url": url, "operation": new_operation(), "text": "The ready case that is due next"}
 
 
 def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
@@ -82,8 +94,10 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "units_text": words.sentence(units),
         "asked_by": decision.requester_name,
         "asked_at": decision.created_at,
-        "policy": f"{decision.policy_id}@{decision.policy_version}",
+        "policy": decision.policy,
         "entitlement_version": decision.entitlement_n,
+        "computed": computed_beside(decision, decision.order_currency),
+        "second": _second(decision),
         **_approval(decision),
         "fingerprint": digest,
         "fingerprint_short": short_digest(digest) if digest else "none before an approval",
@@ -95,10 +109,17 @@ def receipt(db: Connection, decision: Decision) -> dict[str, Any]:
         "held": _held(db, decision),
         "unknown": _unknown(decision),
         "answer": _answer(decision, read_answer(db, current.merchant_id, decision.intent_id)),
-        "answer_by": "",
+        "to_customer": _to_customer(decision),
         "final": decision.state not in _MOVES,
         "poll_url": url_for("decision.show", intent_id=decision.intent_id),
     }
+
+
+def _to_customer(decision: Decision) -> str:
+    """A refund behind the pause is told of as one that is held."""
+    paused = decision.state == "approved" and decision.paused_at is not None and decision.act != "manual"
+    state = "held" if paused else decision.state
+    return refund_sentence(vars(decision) | {"state": state}, sent_at=decision.sent_at)
 
 
 def _by_hand(decision: Decision) -> dict[str, Any] | None:
@@ -114,11 +135,27 @@ def _by_hand(decision: Decision) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def _second(decision: Decision) -> dict[str, str] | None:
+    """Of what two managers decide: who the second was, or that one is waited for."""
+    if decision.route != TWO_MANAGERS or decision.approval_id is None:
+        return None
+    waits = decision.state == "proposed"
+    return {
+        "name": decision.second_name or "",
+        "url": url_for("confirm.show", intent_id=decision.intent_id) if waits else "",
+    }
+
+
+_APPROVED_WITH: Final = {
+    "policy": "without a person", "session": "signed in", "factor": "with a second factor", "passkey": "with a passkey",
+}  # fmt: skip
+
+
 def _approval(decision: Decision) -> dict[str, Any]:
     return {
         "approved_by": decision.approver_name or "",
         "approved_at": decision.approved_at,
-        "approval_text": "signed in",
+        "approval_text": _APPROVED_WITH.get(decision.strength or "", "signed in"),
         "approval_reference": str(decision.approval_id) if decision.approval_id else "",
         "note": decision.approval_note or "",
     }
@@ -136,9 +173,12 @@ def _times(decision: Decision) -> dict[str, Any]:
 
 
 def _units_now(decision: Decision) -> str:
-    """Where the units are after the refund was called back: with their case while it is open, free once it was rejected."""
+    """Where the units are after the refund was called back: with their case while it is open, free once it was rejected.
+    A refund of no units says whether its case is open."""
     if decision.state != "withdrawn":
         return ""
+    if not decision.units:
+        return "the case is still open" if decision.case_open else "the case is closed"
     if decision.case_open:
         return "the case still holds its units"
     return "the units are free again" if decision.case_stage == "rejected" else "the case went on without it"
@@ -159,6 +199,8 @@ def _held(db: Connection, decision: Decision) -> dict[str, Any] | None:
         return _held_by("pause", since=decision.paused_at, who=decision.paused_by or "", short="refunds are paused")
     if decision.state != "held":
         return None
+    if decision.state_reason == "expired":
+        return _held_by("expired", since=decision.state_at, short="its approval ran out")
     if decision.state_reason != "cap":
         return _held_by("check", since=decision.state_at, short=f"{words.sentence(why(decision.state_reason))}.")
     day = business_day(db, current.merchant_id)
@@ -166,6 +208,10 @@ def _held(db: Connection, decision: Decision) -> dict[str, Any] | None:
         cap.currency == decision.currency and cap.limit_minor >= decision.amount_minor
         for cap in today(db, current.merchant_id)
     )
+    good_until = decision.approved_at + timedelta(hours=APPROVAL_HOURS) if decision.approved_at is not None else None
+    if fits and good_until is not None and good_until <= day.ends_at:
+        # A business day of 25 hours that began with it.
+        return _held_by("cap_outlasts", since=decision.state_at, goes_at=good_until, short="by the daily cap")
     return _held_by("cap", since=decision.state_at, goes_at=day.ends_at if fits else None, short="by the daily cap")
 
 
@@ -176,7 +222,10 @@ def _held_by(by: str, *, since: datetime, short: str, who: str = "", goes_at: da
 def _unknown(decision: Decision) -> dict[str, Any] | None:
     if decision.state not in ("unknown", "needs_review") or decision.sent_at is None:
         return None
-    return {"sent_at": decision.sent_at, "next_check_at": decision.due_at if decision.state == "unknown" else None}
+    return {
+        "sent_at": decision.sent_at, "next_check_at": decision.due_at if decision.state == "unknown" else None,
+        "differs": said_otherwise(decision.state, decision.state_reason),
+    }  # fmt: skip
 
 
 def _answer(decision: Decision, answer: Answer | None) -> dict[str, str] | None:

@@ -63,7 +63,7 @@ def error_page(
             "reference": reference or new_reference(),
             "detail": detail,
             "retry_after_seconds": retry_after_seconds,
-            "home_url": _home(),
+            "home_url": _home(status),
             "back_url": _back(status),
         },
     )
@@ -145,8 +145,9 @@ def _who() -> dict[str, str]:
     return {"staff_id": str(member.staff_id), "merchant": member.slug} if member else {}
 
 
-def _home() -> str | None:
-    return url_for("home.index") if g.get("person") else None
+def _home(status: int) -> str | None:
+    """The start, which asks whoever is signed out to sign in; a wrong address is met before anybody is known."""
+    return url_for("home.index") if g.get("person") or status == 404 else None
 
 
 def _back(status: int) -> str | None:

@@ -57,12 +57,15 @@ def with_ids(form: Made, mark: str) -> Made:
 
 
 def refuse_unknown(names: set[str], many: frozenset[str] = frozenset()) -> None:
-    """Raises BadInput when the submitted form names anything but `names`, or one not in `many` more than once."""
+    """Raises BadInput when the submitted form names anything but `names`, or one not in `many` more than once, and for a text
+    with the character U+0000, which the database cannot keep."""
     for name, values in request.form.lists():
         if name not in names:
             raise BadInput(_short(name), "this form has no such field; reload the page, then send the form again")
         if len(values) > 1 and name not in many:
             raise BadInput(_short(name), "is given more than once; reload the page, then send the form again")
+        if any("\0" in value for value in values):
+            raise BadInput(_short(name), "holds a character that cannot be kept (U+0000): go back and write it without")
 
 
 def kept_note() -> str:

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
-from uuid import UUID
 
 from flask import Flask, Response, abort, current_app, g, make_response, redirect, request, url_for
 from flask_login import LoginManager
 from flask_wtf.csrf import CSRFProtect, validate_csrf
-from sqlalchemy import Connection
+from sqlalchemy import RowMapping
 from wtforms import ValidationError
 
 from console import sessions
@@ -26,7 +25,7 @@ from console.log import log
 from console.networks import same_network
 from console.routes import known_path, path_of
 from console.sessions import ConsoleSession, Person, Visit
-from ledger.database import first, transaction
+from ledger.database import commit_later, run_later, together, transaction
 from ledger.errors import NotAllowed, NotFound
 
 POLL_HEADER: Final = "Onceback-Poll"
@@ -55,6 +54,9 @@ def _take_merchant(_endpoint: str | None, values: dict[str, Any] | None) -> None
 def _enter() -> Response | None:
     if request.endpoint is None:
         return None
+    if any("\0" in text for text in (request.path, *request.args.values())):
+        # No address of ours has it, and no row: else the database would be asked, and say no more than "try again".
+        abort(400)
     said = stated(current_app.view_functions[request.endpoint])
     if said is None:
         raise RuntimeError(f"{request.endpoint} states no access")
@@ -74,14 +76,19 @@ def _enter_as_person(said: Stated) -> Response | None:
     asked = sessions.own()
     if asked.digest is None:
         return _to_sign_in(asked, None)
-    with transaction(installed().engine, read_only=True) as db:
-        found = sessions.visit(db, asked.digest, request.user_agent.string)
-        opened = found is not None and not found.fault
-        member = _member(db, found, g.merchant_slug) if found and opened and g.merchant_slug else None
-    if found is None or not opened:
+    with transaction(installed().engine, read_only=True) as db, together(db):
+        visit = sessions.visit_later(db, asked.digest, request.user_agent.string)
+        memberships = run_later(db, _MEMBER, slug=g.merchant_slug or "")
+        commit_later(db)
+    found = sessions.as_visit(visit.first())
+    if found is None or found.fault:
         return _to_sign_in(asked, found)
+    member = _member(found, memberships.first())
     asked.adopt(found.content)
     g.person = Person(found)
+    if said.most_bytes and member is not None and member.role in PERMISSIONS[said.text]:
+        # The check below reads the body; the rest of the form needs no more than any other does.
+        request.max_content_length = said.most_bytes + int(current_app.config["MAX_CONTENT_LENGTH"])
     csrf.protect()
     if g.merchant_slug:
         if member is None:
@@ -92,7 +99,7 @@ def _enter_as_person(said: Stated) -> Response | None:
     if said.text in MONEY_ACTS and request.method not in _SAFE and _moved(found):
         log.warning("network_changed", staff_id=found.staff_id, address=request.remote_addr, reason=said.text)
         return _to_sign_in(asked, replace(found, fault="network"))
-    if not (said.polling or request.headers.get(POLL_HEADER)):
+    if found.rested and not (said.polling or request.headers.get(POLL_HEADER)):
         with transaction(installed().engine) as db:
             sessions.touch(db, asked.digest)
     return None
@@ -102,15 +109,7 @@ def _moved(found: Visit) -> bool:
     return not same_network(found.address, request.remote_addr or "")
 
 
-def _member(db: Connection, visit: Visit, slug: str) -> Member | None:
-    pin_person(db, visit.staff_id)
-    row = first(
-        db,
-        "SELECT m.role, t.id, t.slug, t.name, t.zone, coalesce((SELECT livemode FROM deployment), false) AS livemode"
-        " FROM memberships m JOIN merchants t ON t.id = m.merchant_id"
-        " WHERE m.staff_id = :s AND m.ended_at IS NULL AND t.slug = :slug",
-        s=visit.staff_id, slug=slug,
-    )  # fmt: skip
+def _member(visit: Visit, row: RowMapping | None) -> Member | None:
     if row is None:
         return None
     return Member(
@@ -119,9 +118,12 @@ def _member(db: Connection, visit: Visit, slug: str) -> Member | None:
     )  # fmt: skip
 
 
-def pin_person(db: Connection, staff_id: UUID) -> None:
-    """Opens the person's own memberships to the rest of this transaction."""
-    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
+# Of the person whom `sessions.visit_later` pinned.
+_MEMBER: Final = """
+    SELECT m.role, t.id, t.slug, t.name, t.zone, coalesce((SELECT livemode FROM deployment), false) AS livemode
+    FROM memberships m JOIN merchants t ON t.id = m.merchant_id
+    WHERE m.staff_id = NULLIF(current_setting('onceback.staff', true), '')::uuid AND m.ended_at IS NULL AND t.slug = :slug
+"""
 
 
 def _to_sign_in(asked: ConsoleSession, found: Visit | None) -> Response:

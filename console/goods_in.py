@@ -1,35 +1,44 @@
 """Goods in: what arrived for a case, counted per line and graded per unit. What was received is the ceiling (DESIGN §2)."""
 
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from flask import Blueprint, Response, request, url_for
+from flask import Blueprint, Response, request
 from sqlalchemy import Connection
 from wtforms import StringField
 from wtforms.validators import Length
 
 from console import words
 from console.access import current, permission, reading, writing
-from console.filters import instant
+from console.automatic import after_evidence
 from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
+from console.goods_in_page import MOST_UNITS_OF_A_LINE, arrival_page, found_page, ungraded
 from console.operations import first_result, keep_result
+from console.typed import percent
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import BadInput, WrongState
 from ledger.events import lock_order_and_case
-from ledger.evidence import Arrival, ReceivedLine, report_arrival
+from ledger.evidence import (
+    LONGEST_SERIAL,
+    Arrival,
+    Graded,
+    ReceivedLine,
+    report_arrival,
+)
 from ledger.queries.case import read_head
-from ledger.queries.orders import LineAtBench, WaitingCase, find_cases, lines_at_bench, waiting_for_goods
-from ledger.unit_ranges import first, minus
+from ledger.queries.orders import LineAtBench, find_cases, lines_at_bench, waiting_for_goods
 
 blueprint = Blueprint("goods_in", __name__, url_prefix="/<merchant_slug>/goods-in")
 
 LONGEST_SEARCH: Final = 120
-# Fields of one form: each unit takes two of at most 200 parts, each line one more.
-MOST_UNITS: Final = 60
-MOST_UNITS_OF_A_LINE: Final = 25
+# Fields of one form, of at most 200 parts: each unit takes five, each line one, and four more for units that are alike.
+MOST_FIELDS: Final = 185
 MOST_LINES: Final = 40
+_OF_A_UNIT: Final = ("grade", "found", "reason", "serial", "loss")
+_OF_UNITS_ALIKE: Final = ("alike", "alikegrade", "alikereason", "alikeloss")
+# Only these grades lose value by what the customer did (ENTITLEMENT §5).
+_LOSING: Final = ("C", "D")
 
 
 class ArrivalForm(ConsoleForm):
@@ -45,7 +54,7 @@ def index() -> Response:
     text = request.args.get("q", "").replace("\0", "").strip()[:LONGEST_SEARCH]
     with reading() as db:
         found = find_cases(db, current.merchant_id, text) if text else waiting_for_goods(db, current.merchant_id)
-        return page("goods_in.html", receipt=None, errors=[], wrong=False, **_find(text, found))
+        return page("goods_in.html", receipt=None, errors=[], wrong=False, **found_page(text, found))
 
 
 @blueprint.get("/<uuid:case_id>")
@@ -54,7 +63,7 @@ def report(case_id: UUID) -> Response:
     """The form for one case."""
     with reading() as db:
         lines = _lines(db, case_id)
-        return page("goods_in.html", **_page(db, case_id, lines, _form(lines), {}, []))
+        return page("goods_in.html", **arrival_page(db, case_id, lines, _form(lines), {}, []))
 
 
 @blueprint.post("/<uuid:case_id>")
@@ -73,6 +82,7 @@ def record(case_id: UUID) -> Response:
         return _again(case_id, form, {}, [words.sentence(refused.sentence.partition(": ")[2])])
     if not valid or wrong:
         return _again(case_id, form, wrong, [wrong.pop("")] if "" in wrong else [])
+    after_evidence(current.merchant_id, case_id)
     say("ok", "Recorded what arrived.", "The amount is worked out again from it.")
     return see_other("case.show", case_id=case_id)
 
@@ -124,30 +134,68 @@ def _reported(lines: list[LineAtBench], form: ArrivalForm) -> tuple[list[Receive
     return found, wrong
 
 
-def _grades(line: LineAtBench, form: ArrivalForm) -> tuple[tuple[tuple[int, str, str], ...], dict[str, str]]:
-    grades, wrong, gap = [], {}, False
-    for unit in _ungraded(line):
+def _grades(line: LineAtBench, form: ArrivalForm) -> tuple[tuple[Graded, ...], dict[str, str]]:
+    grades: list[Graded] = []
+    wrong: dict[str, str] = {}
+    gap = False
+    for unit in ungraded(line):
         name = f"grade_{line.position}_{unit}"
         if name not in form:
             break
-        grade, note = (form[name].data or "").strip(), (form[f"found_{line.position}_{unit}"].data or "").strip()
+        grade, note, reason, serial, loss = (_typed(form, f"{part}_{line.position}_{unit}") for part in _OF_A_UNIT)
         if not grade:
             gap = True
-            if note:
+            if note or reason or serial or loss:
                 wrong[name] = "a finding needs a grade"
             continue
         if grade not in words.GRADES:
             wrong[name] = "choose a grade of the list"
         elif gap:
             wrong[name] = "grade the units in their order, without a gap"
-        grades.append((1, grade, mask_card_numbers(note)[:200]))
-    return tuple(grades), wrong
+        if reason and reason not in words.REASONS:
+            wrong[f"reason_{line.position}_{unit}"] = "choose a reason of the list"
+        assessed, unread = _loss(loss, grade)
+        if unread:
+            wrong[f"loss_{line.position}_{unit}"] = unread
+        serial_ = serial[:LONGEST_SERIAL] or None
+        grades.append(Graded(1, grade, mask_card_numbers(note)[:200], reason or None, serial_, assessed))
+    alike, fault = _alike(line, form)
+    return (*grades, *alike), wrong | fault
+
+
+def _alike(line: LineAtBench, form: ArrivalForm) -> tuple[list[Graded], dict[str, str]]:
+    """Many units of one grade, after those that were looked at one by one."""
+    count, grade, reason, loss = (_typed(form, f"{part}_{line.position}") for part in _OF_UNITS_ALIKE)
+    name = f"alike_{line.position}"
+    if not count:
+        return [], {name: "say how many units have this grade"} if grade or loss else {}
+    if not (count.isascii() and count.isdigit() and len(count) <= 6 and int(count)):
+        return [], {name: "write a whole number of at least 1"}
+    if grade not in words.GRADES or (reason and reason not in words.REASONS):
+        return [], {f"alikegrade_{line.position}": "choose a grade, and a reason, of the list"}
+    assessed, fault = _loss(loss, grade)
+    wrong = {f"alikeloss_{line.position}": fault} if fault else {}
+    return [Graded(int(count), grade, "", reason or None, None, assessed)], wrong
+
+
+def _loss(typed: str, grade: str) -> tuple[int | None, str]:
+    """A loss in value as typed, in ten-thousandths, and what is wrong with it."""
+    if not typed:
+        return None, ""
+    if grade not in _LOSING:
+        return None, "only grades C and D have a loss"
+    bps = percent(typed)
+    return bps, "" if bps is not None else "write 0 to 100 percent, such as 12.5"
+
+
+def _typed(form: ArrivalForm, name: str) -> str:
+    return (form[name].data or "").strip() if name in form else ""
 
 
 def _graded_meanwhile(line: LineAtBench, form: ArrivalForm) -> dict[str, str]:
     """A unit that the page offered and somebody else graded since: the typed grade is not taken quietly for another."""
     for grade in line.graded:
-        for unit in range(grade["a"], min(grade["b"], grade["a"] + MOST_UNITS)):
+        for unit in range(grade["a"], min(grade["b"], grade["a"] + MOST_UNITS_OF_A_LINE)):
             name = f"grade_{line.position}_{unit}"
             if name in form and form[name].data:
                 return {
@@ -156,23 +204,16 @@ def _graded_meanwhile(line: LineAtBench, form: ArrivalForm) -> dict[str, str]:
     return {}
 
 
-def _ungraded(line: LineAtBench) -> list[int]:
-    """The next units of the line without a grade, from 0, at most as many as one form shows."""
-    held = tuple((a, b) for a, b in line.held)
-    left = minus(held, [(grade["a"], grade["b"]) for grade in line.graded])
-    return [unit for a, b in first(left, MOST_UNITS_OF_A_LINE) for unit in range(a, b)]
-
-
 def _form(lines: list[LineAtBench]) -> ArrivalForm:
     fields: dict[str, Any] = {}
-    units = 0
     for line in lines[:MOST_LINES]:
         fields[f"received_{line.position}"] = StringField()
-        for unit in _ungraded(line):
-            units += 1
-            if units <= MOST_UNITS:
-                fields[f"grade_{line.position}_{unit}"] = StringField()
-                fields[f"found_{line.position}_{unit}"] = StringField()
+        if len(ungraded(line)) > 1:
+            fields |= {f"{part}_{line.position}": StringField() for part in _OF_UNITS_ALIKE}
+    for line in lines[:MOST_LINES]:
+        for unit in ungraded(line):
+            if len(fields) + len(_OF_A_UNIT) <= MOST_FIELDS:
+                fields |= {f"{part}_{line.position}_{unit}": StringField() for part in _OF_A_UNIT}
     fields |= _submitted(lines)
     made: ArrivalForm = type("ArrivalFormOfCase", (ArrivalForm,), fields)()
     return made
@@ -184,95 +225,17 @@ def _submitted(lines: list[LineAtBench]) -> dict[str, Any]:
     found = {}
     for name in request.form:
         kind, _, place = name.partition("_")
+        if kind in _OF_UNITS_ALIKE and place in held:
+            found[name] = StringField()
         position, _, unit = place.partition("_")
-        if kind not in ("grade", "found") or not (unit.isascii() and unit.isdigit() and len(unit) <= 7):
+        if kind not in _OF_A_UNIT or not (unit.isascii() and unit.isdigit() and len(unit) <= 7):
             continue
         if any(a <= int(unit) < b for a, b in held.get(position, [])):
-            found[name] = StringField()
-            found[f"{'found' if kind == 'grade' else 'grade'}_{place}"] = StringField()
+            found |= {f"{part}_{place}": StringField() for part in _OF_A_UNIT}
     return found
 
 
 def _again(case_id: UUID, form: ArrivalForm, wrong: dict[str, str], whole: list[str]) -> Response:
     with reading() as db:
         lines = lines_at_bench(db, current.merchant_id, case_id)
-        return page("goods_in.html", status=422, **_page(db, case_id, lines, form, wrong, whole))
-
-
-def _page(
-    db: Connection, case_id: UUID, lines: list[LineAtBench], form: ArrivalForm, wrong: dict[str, str], whole: list[str]
-) -> dict[str, Any]:
-    head = read_head(db, current.merchant_id, case_id)
-    return {
-        **_find("", []),
-        "receipt": {
-            "case_reference": words.case_reference(head.number), "case_url": url_for("case.show", case_id=case_id),
-            "order_reference": head.order_ref, "customer": words.customer(head.customer),
-            "lines": [_line(line, form, wrong) for line in lines if f"received_{line.position}" in form],
-        },
-        "bench": _input(form, "bench", "Bench or parcel", {"bench": str(next(iter(form.bench.errors), ""))}),
-        "errors": whole,
-        "wrong": bool(wrong or whole or form.errors),
-        "action_url": url_for("goods_in.record", case_id=case_id),
-        "operation": str(form.operation.data),
-    }  # fmt: skip
-
-
-def _line(line: LineAtBench, form: ArrivalForm, wrong: dict[str, str]) -> dict[str, Any]:
-    title = line.title or line.sku or line.line_ref
-    shown = [unit for unit in _ungraded(line) if f"grade_{line.position}_{unit}" in form]
-    done = [
-        {
-            "number": words.units([(grade["a"], grade["b"])]).partition(" ")[2],
-            "grade": _NO_INPUT,
-            "found": _NO_INPUT,
-            "done_text": f"{grade['grade']}, {instant(_at(grade))}",
-        }
-        for grade in line.graded
-    ]
-    return {
-        "number": line.position, "title": title, "sku": line.sku, "announced": line.announced, "received_before": line.received,
-        "received": _input(form, f"received_{line.position}", f"Received of {title}", wrong),
-        "units": done + [_unit(line, unit, form, wrong) for unit in shown],
-    }  # fmt: skip
-
-
-_NO_INPUT: Final = {"name": "", "label": "", "value": "", "error": ""}
-
-
-def _at(grade: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(grade["at"])
-
-
-def _unit(line: LineAtBench, unit: int, form: ArrivalForm, wrong: dict[str, str]) -> dict[str, Any]:
-    of = f"unit {unit + 1} of line {line.position}"
-    return {
-        "number": str(unit + 1), "done_text": "",
-        "grade": _input(form, f"grade_{line.position}_{unit}", f"Grade of {of}", wrong),
-        "found": _input(form, f"found_{line.position}_{unit}", f"Finding on {of}", wrong),
-    }  # fmt: skip
-
-
-def _input(form: ArrivalForm, name: str, label: str, wrong: dict[str, str]) -> dict[str, str]:
-    value = str(form[name].data or "") if name in form else ""
-    return {"name": name, "label": label, "value": value, "error": wrong.get(name, "")}
-
-
-def _find(text: str, found: list[WaitingCase]) -> dict[str, Any]:
-    waiting = [
-        {
-            "reference": words.case_reference(case.number), "url": url_for("goods_in.report", case_id=case.case_id),
-            "order_reference": case.order_ref, "customer": words.customer(case.customer), "announced_text": case.summary,
-            "announced_at": case.opened_at,
-        }
-        for case in found
-    ]  # fmt: skip
-    grades = [
-        {"value": "", "label": "not inspected"},
-        *({"value": k, "label": f"{k} {v}"} for k, v in words.GRADES.items()),
-    ]
-    empty = {"name": "bench", "label": "Bench or parcel", "value": "", "error": ""}
-    return {
-        "find": {"url": url_for("goods_in.index"), "q": text, "searched": bool(text), "waiting": waiting},
-        "grades": grades, "bench": empty, "action_url": "", "operation": "",
-    }  # fmt: skip
+        return page("goods_in.html", status=422, **arrival_page(db, case_id, lines, form, wrong, whole))

@@ -1,4 +1,4 @@
-"""What one web process holds: its settings, its connections and the key that seals approvals."""
+"""What one web process holds: its settings, its connections and the keys that seal approvals."""
 
 from dataclasses import dataclass, field
 
@@ -13,11 +13,13 @@ NAME = "onceback"
 
 @dataclass(frozen=True)
 class Installation:
-    """`sealer` is of the web process only; the engine logs in as onceback_console."""
+    """The sealers are of the web process only; the engine logs in as onceback_console. `policy_sealer` seals what a policy
+    approves by itself; None: nothing is approved so."""
 
     settings: Settings
     engine: Engine = field(repr=False)
     sealer: Sealer
+    policy_sealer: Sealer | None = None
 
 
 def installed() -> Installation:

@@ -5,6 +5,7 @@ its kind and by where it was raised, never by its text: a database's message rep
 """
 
 import logging
+import sys
 from typing import Any, Final
 
 import structlog
@@ -14,8 +15,8 @@ from ledger.log_fields import only_allowed
 NAME: Final = "onceback"
 
 
-def configure() -> None:
-    """JSON lines on standard output."""
+def configure(*, beside_output: bool = False) -> None:
+    """JSON lines on standard output; of a command whose output is for a person, on standard error beside it."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -23,7 +24,7 @@ def configure() -> None:
             only_allowed,
             structlog.processors.JSONRenderer(sort_keys=True),
         ],
-        logger_factory=Lines,
+        logger_factory=LinesBeside if beside_output else Lines,
         cache_logger_on_first_use=False,
     )
     framework = logging.getLogger(NAME)
@@ -39,6 +40,18 @@ class Lines:
     def msg(self, message: str) -> None:
         """One line, at once."""
         print(message, flush=True)
+
+    debug = info = warning = error = critical = msg
+
+
+class LinesBeside:
+    """The same on standard error."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def msg(self, message: str) -> None:
+        """One line, at once."""
+        print(message, file=sys.stderr, flush=True)
 
     debug = info = warning = error = critical = msg
 

@@ -29,7 +29,10 @@ def index() -> Response:
     with reading() as db:
         people = [_row(row) for row in rows(db, _PEOPLE, m=current.merchant_id, idle=sessions.IDLE_MINUTES)]
         roles = [{"value": role, "label": text} for role, text in ROLE_TEXTS.items()]
-        return page("people.html", people=people, roles=roles, add_form=None, add_url="", operation="")
+        return page(
+            "people.html", people=people, roles=roles, add_form=None, add_url="", operation="",
+            factors_url=url_for("resets.index") if current.may("reset_factors") else "",
+        )  # fmt: skip
 
 
 @blueprint.post("/<uuid:staff_id>/leave")

@@ -105,6 +105,7 @@ def show_run(run_id: UUID) -> Response:
         return page(
             "reconciliation_run.html", "run", run=run_view(found[0]), rows=rows,
             poll_url=url_for("reconciliation.show_run", run_id=run_id), back_url=url_for("reconciliation.index"),
+            export_url=url_for("exports.show", what="discrepancies", run=run_id) if current.may("export") else None,
         )  # fmt: skip
 
 

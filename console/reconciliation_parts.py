@@ -13,7 +13,7 @@ from ledger.queries.discrepancies import Act, Discrepancy, Progress, Total
 
 KINDS: Final = {
     "missing_there": "Missing there", "missing_here": "Missing here", "amount": "Amount", "currency": "Currency",
-    "state": "State", "late": "Late", "duplicate": "Duplicate",
+    "state": "State", "late": "Late", "duplicate": "Duplicate", "unreadable": "Could not be read",
 }  # fmt: skip
 MEANINGS: Final = {
     "missing_there": "The books say it was paid back; the provider shows no such refund, or moved nothing for it.",
@@ -23,20 +23,45 @@ MEANINGS: Final = {
     "state": "Both sides have it, and do not agree on what became of it.",
     "late": "The two sides moved it on days far apart, or in different periods.",
     "duplicate": "The provider shows a second refund in the name of one intent.",
+    "unreadable": "The provider's answer about it could not be read. Nothing is concluded; the next run reads it again.",
 }
+_MEANINGS_OF: Final = {
+    ("dispute", "missing_there"): "The books have this dispute; the provider does not show it.",
+    ("dispute", "missing_here"): "The provider shows a dispute that the books did not have.",
+    (
+        "payment",
+        "amount",
+    ): "The provider took another amount than the books say: nothing of it is approved until they agree.",
+    (
+        "payment",
+        "currency",
+    ): "The provider took another currency than the books say: nothing of it is approved until they agree.",
+    (
+        "payment",
+        "state",
+    ): "The provider paid back more of it than the books know: nothing of it is approved until they agree.",
+    ("payment", "missing_there"): "The provider does not show this payment: nothing of it is approved until it does.",
+    (
+        "payment",
+        "unreadable",
+    ): "The provider's answer about this payment cannot be read: nothing of it is approved until it can.",
+}
+_ABOUT: Final = {"refund": "Refund", "dispute": "Dispute", "payment": "Payment"}
 CODES: Final = {
     "timing": "Timing: the other side follows", "adopted": "Adopted: it is in the books now",
     "external": "Made outside, and known", "provider_error": "An error of the provider", "our_error": "An error of ours",
     "written_off": "Written off", "duplicate_recovered": "Duplicate, recovered",
 }  # fmt: skip
-_SYSTEM_CODES: Final = {"healed": "Brought on by itself", "gone": "No longer found"}
+_SYSTEM_CODES: Final = {"healed": "Came to agree by itself", "gone": "No longer found"}
 _PARTS: Final = {
     "refunds": "Refunds made there in the period",
     "movements": "Moved in the period, each side by its own date",
+    "disputes": "Taken by disputes opened in the period",
 }
 _FIGURES: Final = (
-    ("refund", "Provider's refund"), ("number", "Our refund"), ("state", "State here"), ("status", "Status there"),
+    ("refund", "Provider's reference"), ("number", "Our refund"), ("state", "State here"), ("status", "Status there"),
     ("failure", "Failure"), ("movement", "Balance movement"), ("type", "Type of movement"), ("charge", "Charge"),
+    ("reason", "Why it could not be read"), ("refunded_minor", "Paid back, in minor units"),
 )  # fmt: skip
 # Of these the value is a code of ours or of the provider's, shown as words; all others are references.
 _CODES_SHOWN: Final = frozenset({"state", "status", "failure", "type"})
@@ -77,7 +102,8 @@ def discrepancy_row(one: Discrepancy) -> dict[str, Any]:
     return {
         "reference": discrepancy_reference(one.number),
         "url": url_for("reconciliation.show", discrepancy_id=one.discrepancy_id),
-        "kind": KINDS[one.kind], "refund_ref": one.refund_ref, "ours": _amount(one.ours), "theirs": _amount(one.theirs),
+        "kind": KINDS[one.kind], "about": _ABOUT[one.about],
+        "refund_ref": one.refund_ref, "ours": _amount(one.ours), "theirs": _amount(one.theirs),
         "intent": words.refund_reference(one.intent_number) if one.intent_number else "",
         "intent_url": url_for("decision.show", intent_id=one.intent_id) if one.intent_id else "",
         "dated_at": one.dated_at, "found_at": one.found_at, "owner": one.taken_by or "finance, not taken",
@@ -88,7 +114,7 @@ def discrepancy_row(one: Discrepancy) -> dict[str, Any]:
 def discrepancy_view(one: Discrepancy, acts: list[Act], followed_by: UUID | None) -> dict[str, Any]:
     """The page of one: both sides, its story, and where it goes on."""
     return discrepancy_row(one) | {
-        "meaning": MEANINGS[one.kind],
+        "meaning": _MEANINGS_OF.get((one.about, one.kind)) or MEANINGS[one.kind],
         "sides": [{"label": label, "ours": _figure(one.ours, key), "theirs": _figure(one.theirs, key)}
                   for key, label in _FIGURES if _figure(one.ours, key) or _figure(one.theirs, key)],
         "ours_at": _moment(one.ours.get("moved_at")), "theirs_at": _moment(one.theirs.get("created")),
@@ -127,6 +153,8 @@ def _figure(figures: Mapping[str, Any], key: str) -> str:
     value = figures.get(key)
     if value in (None, ""):
         return ""
+    if key == "state" and value == "needs_review":
+        return "needs a person"
     if key == "number":
         return words.refund_reference(int(value))
     return str(value).replace("_", " ") if key in _CODES_SHOWN else str(value)

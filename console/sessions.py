@@ -25,7 +25,7 @@ from werkzeug.datastructures import CallbackDict
 
 from console.installation import installed
 from ledger.card_numbers import mask_card_numbers
-from ledger.database import first, rows, run, transaction
+from ledger.database import Later, first, rows, run, run_later, transaction
 
 COOKIE: Final = "__Host-onceback"
 DOOR_COOKIE: Final = "__Host-onceback-door"
@@ -77,13 +77,15 @@ def own() -> ConsoleSession:
 
 @dataclass(frozen=True)
 class Visit:
-    """A session row beside its person, as the database's clock sees it. `fault`: why it opens nothing, "" when it does."""
+    """A session row beside its person, as the database's clock sees it. `fault`: why it opens nothing, "" when it does;
+    `rested`: it was not counted as activity for some seconds."""
 
     staff_id: UUID
     content: dict[str, Any]
     now: datetime
     ends_at: datetime
     fault: str
+    rested: bool
     address: str
     email: str
     name: str
@@ -140,27 +142,36 @@ def derived_key(secret: str, purpose: str) -> str:
     return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
-def visit(db: Connection, digest: bytes, user_agent: str) -> Visit | None:
+def visit_later(db: Connection, digest: bytes, user_agent: str) -> Later:
+    """The row of `as_visit` for a shown session id; one that opens something also pins its person, who sees their own
+    memberships for the rest of the transaction."""
+    return run_later(
+        db, _VISIT, h=digest, agent=_agent(user_agent), idle=IDLE_MINUTES, most=ABSOLUTE_HOURS, s=TOUCH_SECONDS
+    )
+
+
+def as_visit(row: RowMapping | None) -> Visit | None:
     """Who a shown session id belongs to and whether it still opens anything; None when there is no such row."""
-    row = first(db, _VISIT, h=digest, agent=_agent(user_agent), idle=IDLE_MINUTES, most=ABSOLUTE_HOURS)
     if row is None:
         return None
     theme = None if row["theme"] == "system" else row["theme"]
     return Visit(
-        row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["address"], row["email"],
+        row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["rested"], row["address"], row["email"],
         row["name"], theme, row["shortcuts"],
     )  # fmt: skip
 
 
 _VISIT: Final = """
-    SELECT s.staff_id, s.content, now() AS now,
-        least(s.seen_at + make_interval(mins => :idle), s.created_at + make_interval(hours => :most)) AS ends_at,
-        CASE WHEN s.ended_at IS NOT NULL THEN 'ended' WHEN p.disabled_at IS NOT NULL THEN 'disabled'
-            WHEN s.user_agent_hash <> :agent THEN 'agent'
-            WHEN s.created_at + make_interval(hours => :most) <= now() THEN 'over'
-            WHEN s.seen_at + make_interval(mins => :idle) <= now() THEN 'idle' ELSE '' END AS fault,
-        s.address, p.email, p.name, p.theme, p.shortcuts
-    FROM sessions s JOIN staff p ON p.staff_id = s.staff_id WHERE s.session_hash = :h
+    WITH shown AS MATERIALIZED (
+        SELECT s.staff_id, s.content, now() AS now,
+            least(s.seen_at + make_interval(mins => :idle), s.created_at + make_interval(hours => :most)) AS ends_at,
+            CASE WHEN s.ended_at IS NOT NULL THEN 'ended' WHEN p.disabled_at IS NOT NULL THEN 'disabled'
+                WHEN s.user_agent_hash <> :agent THEN 'agent'
+                WHEN s.created_at + make_interval(hours => :most) <= now() THEN 'over'
+                WHEN s.seen_at + make_interval(mins => :idle) <= now() THEN 'idle' ELSE '' END AS fault,
+            s.seen_at < now() - make_interval(secs => :s) AS rested, s.address, p.email, p.name, p.theme, p.shortcuts
+        FROM sessions s JOIN staff p ON p.staff_id = s.staff_id WHERE s.session_hash = :h)
+    SELECT shown.*, CASE WHEN fault = '' THEN set_config('onceback.staff', staff_id::text, true) END AS pinned FROM shown
 """
 
 
@@ -235,6 +246,14 @@ def end_of_person(db: Connection, staff_id: UUID, digest: bytes | None = None) -
     )  # fmt: skip
 
 
+def end_others(db: Connection, staff_id: UUID, digest: bytes) -> int:
+    """Ends every open session of a person but the one named; returns how many."""
+    return run(
+        db, "UPDATE sessions SET ended_at = now(), content = '{}' WHERE staff_id = :s AND ended_at IS NULL"
+        " AND session_hash <> :h", s=staff_id, h=digest,
+    )  # fmt: skip
+
+
 def open_sessions(db: Connection, staff_id: UUID) -> list[RowMapping]:
     """The person's sessions that still open something, newest first."""
     return rows(db, _OPEN, s=staff_id, idle=IDLE_MINUTES, most=ABSOLUTE_HOURS)
@@ -252,6 +271,11 @@ _OPEN: Final = """
 def digest_of(session_id: str) -> bytes:
     """What the database knows of an id."""
     return hashlib.sha256(session_id.encode("ascii")).digest()
+
+
+def mark_of(digest: bytes) -> str:
+    """Names a session or key in an address without showing what the database finds it by."""
+    return hashlib.sha256(b"mark" + bytes(digest)).hexdigest()[:24]
 
 
 def device_text(user_agent: str) -> str:

@@ -1,6 +1,5 @@
 """A person's own sessions: where they are signed in, and ending one or all of them (S14)."""
 
-import hashlib
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -41,7 +40,7 @@ def end_one(mark: str) -> Response:
     ConsoleForm().require()
     with writing() as db:
         open_rows = sessions.open_sessions(db, g.person.staff_id)
-        digest = next((row["session_hash"] for row in open_rows if _mark(row["session_hash"]) == mark), None)
+        digest = next((row["session_hash"] for row in open_rows if sessions.mark_of(row["session_hash"]) == mark), None)
         if digest is not None:
             sessions.end_of_person(db, g.person.staff_id, digest)
     log.info("session_ended", staff_id=g.person.staff_id)
@@ -65,7 +64,7 @@ def end_all() -> Response:
 
 
 def _row(row: RowMapping) -> dict[str, Any]:
-    mark = _mark(row["session_hash"])
+    mark = sessions.mark_of(row["session_hash"])
     return {
         "here": row["session_hash"] == own().digest,
         "device_text": row["device"] or "A browser",
@@ -76,11 +75,6 @@ def _row(row: RowMapping) -> dict[str, Any]:
         "end_url": url_for("sessions.end_one", mark=mark),
         "operation": new_operation(),
     }
-
-
-def _mark(digest: bytes) -> str:
-    """Names a session in an address without showing what the database finds it by."""
-    return hashlib.sha256(b"mark" + bytes(digest)).hexdigest()[:24]
 
 
 def _network(address: str) -> str:

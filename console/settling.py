@@ -100,7 +100,7 @@ def hand_fault(reason: str) -> str:
     return situation("review", reason).sentence if reason in _OF_APPROVALS else "Its approval did not hold."
 
 
-_OF_APPROVALS: Final = ("seal", "fingerprint", "left", "blocked", "reservation")
+_OF_APPROVALS: Final = ("seal", "fingerprint", "left", "strength", "proof", "blocked", "reservation")
 
 
 def _list(intent: RowMapping, shown: Shown) -> dict[str, Any]:

@@ -20,13 +20,17 @@ LINKS: Final = {
     "caps": "caps.index",
     "brakes": "brakes.index",
     "reconciliation": "reconciliation.index",
+    "trail": "trail.index",
+    "exports": "exports.index",
+    "measures": "measures.index",
+    "policies": "policies.index",
     "people": "people.index",
     "counter": "counter.index",
     "goods_in": "goods_in.index",
     "sessions": "sessions.index",
+    "factors": "factors.index",
     "sign_out": "sign_in.sign_out",
     "search": "queue.search",
-    "next_case": "queue.next_case",
 }
 
 
@@ -44,7 +48,7 @@ def shell(*, whole: bool = True) -> dict[str, Any]:
             "initials": initials(person.name),
             "role_text": ROLE_TEXTS[current.role],
             "theme": person.theme,
-            "keys": person.shortcuts,
+            "shortcuts": person.shortcuts,
         },
         "links": _links(),
         "session": _session(),

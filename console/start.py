@@ -40,6 +40,7 @@ def _key_faults(given: Settings) -> list[str]:
     faults = []
     cookie = given.cookie_key.get_secret_value() if given.cookie_key else ""
     seal = given.seal_key.get_secret_value() if given.seal_key else ""
+    automatic = given.automatic_seal_key.get_secret_value() if given.automatic_seal_key else ""
     if len(cookie) < SHORTEST_SECRET:
         faults.append(
             f"COOKIE_KEY is missing or shorter than {SHORTEST_SECRET} characters: take one of `flask keys new`."
@@ -52,11 +53,34 @@ def _key_faults(given: Settings) -> list[str]:
         Sealer.from_text(seal)
     except ValueError as error:
         faults.append(f"SEAL_KEY: {error}.")
+    faults += _automatic_faults(seal, automatic, cookie)
     if given.provider_keys:
         faults.append(
             "PROVIDER_KEYS is given to the web process. Only workers may call the provider: take it away here."
         )
+    blank = [
+        shop
+        for shop, secrets in given.webhook_secrets.items()
+        if not all(one.get_secret_value().strip() for one in secrets)
+    ]
+    if blank:
+        faults.append(
+            f"WEBHOOK_SECRETS has an empty secret for {', '.join(sorted(blank))}: anybody could sign with that. Take it out."
+        )
     return faults
+
+
+def _automatic_faults(seal: str, automatic: str, cookie: str) -> list[str]:
+    """Of the key that seals what policies approve; a process without one approves nothing by itself."""
+    if not automatic:
+        return []
+    if automatic.partition(":")[2] == seal.partition(":")[2] or (cookie and cookie in automatic):
+        return ["AUTOMATIC_SEAL_KEY is a key of another use: take one of its own from `flask keys new`."]
+    try:
+        Sealer.from_text(automatic)
+    except ValueError as error:
+        return [f"AUTOMATIC_SEAL_KEY: {error}."]
+    return []
 
 
 def _origin_faults(given: Settings) -> list[str]:

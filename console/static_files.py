@@ -15,7 +15,7 @@ from console.headers import STATIC_PREFIX, Application
 
 FOLDER: Final = Path(__file__).parents[1] / "static"
 # Without these no page is whole; whatever else of ours is in the folder is served too.
-NEEDED: Final = ("console.css", "console.js", "icon.svg")
+NEEDED: Final = ("console.css", "console.js", "passkeys.js", "icon.svg")
 
 
 class StaticFiles:

@@ -18,6 +18,8 @@ ACCOUNT_MISSES: Final = 10
 ACCOUNT_MINUTES: Final = 30
 ADDRESS_MISSES: Final = 100
 ADDRESS_MINUTES: Final = 60
+FACTOR_MISSES: Final = 5
+FACTOR_MINUTES: Final = 15
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,14 @@ def take(db: Connection, key: str, *, email: str, address: str, device: str | No
     if locked:
         return Try("locked", account, (_miss(db, network),))
     return Try("go", account, (_miss(db, account), _miss(db, network)))
+
+
+def take_factor(db: Connection, key: str, person: str) -> Try:
+    """Counts a try of a signed-in person at showing who they are, or says that they have to wait. Locks their bucket."""
+    own = _bucket(key, "factor", person)
+    if _count(db, own, FACTOR_MINUTES) >= FACTOR_MISSES:
+        return Try("locked", own)
+    return Try("go", own, (_miss(db, own),))
 
 
 def forgive(db: Connection, tried: Try) -> None:

@@ -1,23 +1,42 @@
 """The history of a case in words: one sentence for each event of its chain."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from console import words
-from console.filters import money
+from console.filters import instant, money
+from console.kind_words import OVERRIDE_REASONS
+from ledger.automatic import LEFT
+from ledger.automatic_rule import HELD, OBSTACLES
 from ledger.queries.case import Event
 
 _KINDS: Final[dict[str, tuple[str, str]]] = {
     "case.opened": ("open", "Opened through {channel}"),
     "conversation.joined": ("chat", "A conversation joined, through {channel}"),
     "goods.reported": ("box", "Goods reported, {channel}"),
+    "parcel.reported": ("box", "A parcel is on its way, {channel}"),
     "photo.added": ("camera", "A photo was added"),
     "entitlement.derived": ("bars", "Worked out: {amount}"),
+    "charges.asked": ("glass", "The charges are read at the provider"),
+    "charges.found": ("search", "The charges were read: {found}"),
+    "case.no_policy": ("person", "No policy decides it: a person has to look"),
     "case.blocked": ("lock", "No refund is proposed: the figures of the order are in question"),
     "case.recovered": ("paid", "Paid before the books were restored from a backup"),
     "case.rejected": ("cross", "Rejected: {why}"),
+    "case.exchanged": ("check", "Exchanged, no money moves"),
+    "override.asked": ("person", "Another amount is asked for: {amount}, {why}"),
+    "override.taken_back": ("uturn", "The computed amount counts again"),
+    "case.assigned": ("person", "Assigned to {to}"),
+    "case.snoozed": ("moon", "Rests until {until}: {waits}"),
+    "case.woken": ("clock", "Rests no more"),
+    "case.due_set": ("clock", "Due on {due}, before on {was}"),
+    "case.tagged": ("flag", "Tagged {tag}"),
+    "case.untagged": ("minus", "Tag {tag} taken off"),
     "case.rest_closed": ("minus", "The rest is not coming; closed with what was paid"),
     "intent.proposed": ("ring", "{refund} proposed: {amount}"),
     "intent.approved": ("check", "{refund} approved: {amount}"),
+    "intent.first_approved": ("check", "{refund} approved by the first of two managers"),
+    "automatic.left": ("person", "{refund} is left to a person: {why}"),
     "intent.held": ("pause", "{refund} held: {why}"),
     "intent.released": ("check", "{refund} released, goes now"),
     "intent.submitting": ("send", "{refund} is being sent"),
@@ -48,21 +67,27 @@ WHY: Final = {
     "recovery": "the books were restored from a backup", "generation": "it was approved before a backup was restored",
     "cap": "daily cap", "seal": "its seal is not ours", "fingerprint": "it no longer matches its approval",
     "expired": "its approval ran out", "left": "its approver may no longer approve",
-    "shadow": "shadow mode, it was not sent", "strength": "together with others it takes a manager",
+    "shadow": "shadow mode, it was not sent", "strength": "it takes a manager, or a stronger approval than it has",
+    "proof": "the code or passkey it was approved with does not hold any more",
     "blocked": "the order is in question",
-    "reservation": "its reservation differs", "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
+    "reservation": "its reservation differs", "no_policy": "no policy decides it any more",
+    "evidence_changed": "the evidence changed", "rejected": "the case was rejected",
     "captured_elsewhere": "its payment was captured at the provider", "payment_released": "its payment was let go at the provider",
     "not_done_by_hand": "it could not be paid back by hand",
     "not_paid_by_hand": "it was not paid by hand, or taken back, say two people",
+    "charges": "the charges of the order changed since they were read",
+    "exchanged": "its units were exchanged", "override": "another amount was asked for",
     "multicapture": "more of its payment may still be captured",
     "not_supported": "the provider's list no longer supports it",
     "not_at_provider": "the provider has no such refund", "keeps_failing": "never clearly answered",
     "key_too_old": "its key passed its safe age", "refund_vanished": "the provider no longer lists it",
     "unlisted_status": "the provider gave a status we do not know", **{k: v.lower() for k, v in words.REJECT_REASONS.items()},
     **{k: v.lower() for k, v in words.WITHDRAW_REASONS.items()},
+    **{k: v.lower() for k, v in OVERRIDE_REASONS.items() if k != "other"},
 }  # fmt: skip
 
 
+_FINDINGS: Final = {"verified": "charged twice", "none": "not charged twice", "investigate": "a person has to look"}
 _OUTCOMES: Final = {
     "wait": "waits for the goods", "nothing_due": "nothing is due", "refused": "nothing can be paid",
     "needs_review": "a person has to look",
@@ -71,6 +96,8 @@ _OUTCOMES: Final = {
 
 def why(reason: str) -> str:
     """A reason code in words."""
+    if reason.startswith(HELD):
+        return f"the policy does not approve it by itself any more: {OBSTACLES.get(reason.removeprefix(HELD), 'not known')}"
     return WHY.get(reason, reason.replace("_", " ").replace(":", ": ") or "no reason was given")
 
 
@@ -83,17 +110,30 @@ def event_text(event: Event) -> str:
         channel=words.channel(str(event.body.get("channel", ""))),
         amount=_amount(event.body),
         refund=words.refund_reference(event.intent_number) if event.intent_number else "A refund",
-        why=why(event.reason),
+        why=OBSTACLES.get(event.reason, event.reason) if event.kind == LEFT else why(event.reason),
         taken=_taken(event.body),
+        found=_FINDINGS.get(str(event.body.get("finding", "")), ""),
+        to=event.about or "nobody",
+        until=_day(event.body.get("until")),
+        due=_day(event.body.get("to")) if event.kind == "case.due_set" else "",
+        was=_day(event.body.get("from")) if event.kind == "case.due_set" else "",
+        waits=words.SNOOZE_REASONS.get(event.reason, "").lower(),
+        tag=event.body.get("tag", ""),
     )
+
+
+def event_icon(event: Event) -> str:
+    """The icon beside it."""
+    return _KINDS.get(event.kind, ("info", ""))[0]
 
 
 def timeline(events: list[Event]) -> list[dict[str, Any]]:
     """Rows of the timeline: {icon, what, by, at}."""
-    return [
-        {"icon": _KINDS.get(event.kind, ("info", ""))[0], "what": event_text(event), "by": event.by, "at": event.at}
-        for event in events
-    ]
+    return [{"icon": event_icon(event), "what": event_text(event), "by": event.by, "at": event.at} for event in events]
+
+
+def _day(at: Any) -> str:
+    return instant(datetime.fromisoformat(str(at)), "day") if at else ""
 
 
 def _taken(body: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from console import words
 from console.access import current, permission, reading, writing
+from console.customer_words import refund_sentence
 from console.filters import age, now
 from console.forms import ConsoleForm
 from console.fragments import page, say, see_other
@@ -22,13 +23,15 @@ from console.settling import ConfirmForm, ProposeForm, TurnDownForm, hand_fault,
 from ledger import review
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import BadInput, LedgerError, SamePerson, Stale, WrongState
+from ledger.hops import hop
 from ledger.outbox import KEY_SAFE_HOURS
 from ledger.queries.decision import Try, read_decision, read_tries
 from ledger.queries.overdue import Overdue, overdue_cases, overdue_intents
 from ledger.queries.review import intent_of
 from ledger.queries.unknown import Outcome, read_outcomes
-from ledger.refusals import situation
+from ledger.refusals import said_otherwise, situation
 from ledger.review import ask_again
+from ledger.settlement import ASKED_FOR
 
 blueprint = Blueprint("unknown", __name__, url_prefix="/<merchant_slug>/unknown")
 
@@ -106,6 +109,7 @@ def propose(intent_id: UUID) -> Response:
     note, seen = mask_card_numbers(str(form.note.data).strip()), bytes.fromhex(str(form.seen.data))
     try:
         with writing() as db:
+            about = hop(db, current.merchant_id, intent_id)
             if first_result(db, str(form.operation.data)) is None:
                 settlement_id = review.propose(
                     db, current.merchant_id, intent_id, current.staff_id, str(form.choice.data), seen, note
@@ -115,7 +119,7 @@ def propose(intent_id: UUID) -> Response:
         # What was shown is no longer so: the page that comes back shows what is, and keeps what was typed.
         form.seen.data = ""
         return _again(intent_id, 409, refused, form=form)
-    log.info("settlement_proposed", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug)
+    log.info("settlement_proposed", staff_id=current.staff_id, merchant=current.slug, **about)
     say("ok", "Proposed.", "Somebody of the other role confirms it; until then nothing changes.")
     return see_other("unknown.show", intent_id=intent_id)
 
@@ -144,6 +148,7 @@ def turn_down(settlement_id: UUID) -> Response:
 def _decide(settlement_id: UUID, *, confirmed: bool, digest: bytes = b"", reason: str = "") -> Response:
     with reading() as db:
         intent_id = intent_of(db, current.merchant_id, settlement_id)
+        about = hop(db, current.merchant_id, intent_id)
     try:
         with writing() as db:
             review.decide(
@@ -152,9 +157,7 @@ def _decide(settlement_id: UUID, *, confirmed: bool, digest: bytes = b"", reason
     except (Stale, WrongState, SamePerson) as refused:
         return _again(intent_id, 409, refused)
     outcome = "confirmed" if confirmed else "turned_down"
-    log.info(
-        "settlement_decided", intent_id=intent_id, staff_id=current.staff_id, merchant=current.slug, outcome=outcome
-    )
+    log.info("settlement_decided", staff_id=current.staff_id, merchant=current.slug, outcome=outcome, **about)
     if confirmed:
         say("ok", "Confirmed.", "It is verified once more, then it is booked or comes back to you.")
     else:
@@ -249,9 +252,11 @@ def _one(db: Connection, outcome: Outcome) -> dict[str, Any]:
         "destination": _to(outcome),
         "sent_at": outcome.sent_at or outcome.since,
         "next_check_at": outcome.next_at,
+        "differs": said_otherwise(outcome.state, outcome.state_reason),
         "approved_by": outcome.approved_by,
         "approved_at": outcome.approved_at,
         "act": {"kind": outcome.act},
+        "to_customer": refund_sentence(vars(outcome), sent_at=outcome.sent_at or outcome.since),
         "known": known,
         "not_known": not_known,
         "next": then,
@@ -260,7 +265,6 @@ def _one(db: Connection, outcome: Outcome) -> dict[str, Any]:
             "safe_hours": KEY_SAFE_HOURS, "age_permille": min(1000, max(0, int(used * 1000))),
         },
         "tries": [_try(tried) for tried in read_tries(db, current.merchant_id, outcome.intent_id)],
-        "answer_by": "",
     }  # fmt: skip
 
 
@@ -272,9 +276,8 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
             f"Whether that stands. {hand_fault(outcome.state_reason)}",
             "Pay nothing more. A manager and somebody of finance settle it, on what was recorded.",
         )
-    sent = (
-        f"It was sent {words.counted(outcome.sends, 'time', 'times')} under one key, so the provider acts on it once."
-    )
+    often = "once" if outcome.sends == 1 else f"{outcome.sends} times"
+    sent = f"It was sent {often} under one key, so the provider acts on it once."
     match outcome.state:
         case "submitting":
             return (
@@ -285,6 +288,12 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
         case "pending":
             listed = f"The provider has it as {outcome.provider_refund_ref}." if outcome.provider_refund_ref else sent
             return listed, "Whether the bank will take it.", "The provider is asked again until it is settled."
+        case "needs_review" if differs := said_otherwise(outcome.state, outcome.state_reason):
+            return (
+                f"{sent} {differs}{_beside(outcome)}",
+                "Which of the two is to stand: what was approved, or what the provider shows.",
+                "Nothing is sent again. A manager and somebody of finance settle it, on what the provider lists.",
+            )
         case "needs_review":
             return (
                 sent,
@@ -296,6 +305,12 @@ def _sentences(outcome: Outcome) -> tuple[str, str, str]:
         "Whether the provider acted on it.",
         "The provider is asked for its list. Only if that proves the refund is not there, the same request goes again.",
     )
+
+
+def _beside(outcome: Outcome) -> str:
+    """What was asked for beside what the provider shows, as a sentence."""
+    _, _, compared = outcome.differs.partition(f": {ASKED_FOR}")
+    return f" {words.sentence(ASKED_FOR + compared)}." if compared else ""
 
 
 def _try(tried: Try) -> dict[str, Any]:
@@ -313,7 +328,7 @@ def _review(outcome: Outcome) -> dict[str, Any]:
         "destination": _to(outcome),
         "text": hand_fault(outcome.state_reason)
         if outcome.act == "manual"
-        else situation("review", outcome.state_reason).sentence,
+        else situation("review", outcome.state_reason).sentence + _beside(outcome),
     }
 
 

@@ -21,11 +21,15 @@ REASONS: Final = {
 }  # fmt: skip
 REJECT_REASONS: Final = {
     "outside_window": "Outside the return window", "not_our_item": "Not our item", "not_returned": "Nothing was returned",
-    "duplicate_request": "The same request twice", "other": "Another reason",
+    "duplicate_request": "The same request twice", "no_duplicate_charge": "Not charged twice", "other": "Another reason",
 }  # fmt: skip
 WITHDRAW_REASONS: Final = {
     "not_yet": "Not yet", "wrong_units": "Wrong units", "customer_changed_mind": "The customer changed their mind",
     "suspicion": "Suspicion", "disputed": "The bank disputes it", "other": "Another reason",
+}  # fmt: skip
+SNOOZE_REASONS: Final = {
+    "customer": "The customer answers", "parcel": "The parcel arrives", "warehouse": "The warehouse looks again",
+    "colleague": "A colleague answers", "provider": "The provider answers", "other": "Another reason",
 }  # fmt: skip
 GRADES: Final = {
     "N": "unopened", "A": "as new", "B": "traces of trying", "C": "used", "D": "heavily used or incomplete",
@@ -35,6 +39,7 @@ NOTABLE_GRADES: Final = frozenset("CDX")
 # Stage of a case: the look of its badge (an intent state or None), its words, and an icon where it has no badge.
 STAGES: Final[dict[str, tuple[str | None, str, str]]] = {
     "waiting_goods": (None, "Waiting: warehouse", "box"),
+    "reading": (None, "Reading charges", "glass"),
     "ready": (None, "Ready", ""),
     "needs_person": ("needs_review", "Needs a person", ""),
     "nothing_due": (None, "Nothing is due", "minus"),
@@ -48,8 +53,15 @@ STAGES: Final[dict[str, tuple[str | None, str, str]]] = {
     "came_back": ("reversed", "", ""),
     "refused": ("failed", "", ""),
     "rejected": ("withdrawn", "Rejected", ""),
+    "exchanged": (None, "Exchanged", "check"),
 }
-_PLAIN_BADGES: Final = {"waiting_goods": "Waiting: warehouse", "ready": "Ready", "nothing_due": "Nothing is due"}
+_PLAIN_BADGES: Final = {
+    "waiting_goods": "Waiting: warehouse",
+    "reading": "Reading charges",
+    "ready": "Ready",
+    "nothing_due": "Nothing is due",
+    "exchanged": "Exchanged",
+}
 _KINDS: Final = {
     "card": "card", "bank": "bank", "wallet": "wallet", "gift_card": "gift", "store_credit": "gift", "cash": "wallet",
 }  # fmt: skip
@@ -119,14 +131,17 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def due(due_at: datetime, closed_at: datetime | None = None) -> dict[str, Any]:
-    """The due chip: {kind, text, at}; late, today, tomorrow or the day, in the merchant's zone."""
+def due(due_at: datetime, closed_at: datetime | None = None, snoozed_until: datetime | None = None) -> dict[str, Any]:
+    """The due chip: {kind, text, at}; late, today, tomorrow or the day, in the merchant's zone. Rest hides no lateness."""
     if closed_at is not None:
         return {"kind": "later", "text": "closed", "at": closed_at}
     at, today = due_at.astimezone(current.time_zone), now().astimezone(current.time_zone).date()
     if due_at < now():
         largest = " ".join(age(due_at).split()[:2])  # one unit: the chip of a queue row has no room for two
         return {"kind": "late", "text": f"{largest} late", "at": due_at}
+    if snoozed_until is not None:
+        until = snoozed_until.astimezone(current.time_zone)
+        return {"kind": "snoozed", "text": f"until {until.day} {until:%b}", "at": snoozed_until}
     if at.date() == today:
         return {"kind": "today", "text": f"due {at:%H:%M}", "at": due_at}
     text = "tomorrow" if at.date() == today + timedelta(days=1) else f"{at:%a} {at.day} {at:%b}"
@@ -140,12 +155,19 @@ def person(staff_id: UUID, name: str) -> dict[str, Any]:
     return {"name": name, "short_name": short, "initials": initials(name), "me": staff_id == current.staff_id}
 
 
+# Who approved, where no person did.
+POLICY: Final = {"name": "Policy", "short_name": "Policy", "initials": "P", "me": False}
+
+
 def customer(name: str) -> str:
     """A customer's name as this role may see it: a reader sees initials (SECURITY §2)."""
     if not name:
         return "no name given"
-    if current.may("see_contact"):
-        return name
+    return name if current.may("see_contact") else masked(name)
+
+
+def masked(name: str) -> str:
+    """A name as initials: what leaves as a file has no more of it, whoever takes it out (S60)."""
     return " ".join(f"{word[0]}." for word in name.split()) or "hidden"
 
 

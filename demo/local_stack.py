@@ -30,7 +30,7 @@ from ledger.seals import Sealer, new_key
 from sandbox.client import SandboxClient
 
 ROOT = Path(__file__).parents[1]
-READY_SECONDS = 30
+READY_SECONDS = 60
 STOP_SECONDS = 20
 DATABASE = "onceback"
 
@@ -41,7 +41,10 @@ class StackError(Exception):
 
 @dataclass
 class LocalStack:
-    """One local Onceback in `folder`. Ports of 0 take free ones. `say` is told what is going on, a line at a time."""
+    """One local Onceback in `folder`. Ports of 0 take free ones. `say` is told what is going on, a line at a time.
+
+    `durable` as for EmbeddedPostgres.
+    """
 
     folder: Path
     web_port: int = 0
@@ -51,6 +54,7 @@ class LocalStack:
     consistency_seconds: int = 60
     web_workers: int = 1
     environment: str = "demo"
+    durable: bool = True
     say: Callable[[str], None] = lambda _line: None
     role_urls: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -59,13 +63,13 @@ class LocalStack:
         self.web_port = _port(self.web_port, "web")
         self.provider_port = _port(self.provider_port, "provider")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.postgres = EmbeddedPostgres(self.folder / "postgres")
+        self.postgres = EmbeddedPostgres(self.folder / "postgres", durable=self.durable)
         self.secrets = _secrets(self.folder / "secrets.json", self.merchants)
 
     @property
     def origin(self) -> str:
-        """The address of the console."""
-        return f"http://127.0.0.1:{self.web_port}"
+        """The address of the console. By name, for a browser keeps no passkey for a bare address."""
+        return f"http://localhost:{self.web_port}"
 
     @property
     def provider_url(self) -> str:
@@ -120,6 +124,7 @@ class LocalStack:
         secret = self.secrets
         self._start("web", command, {
             "DATABASE_URL": self.role_urls[CONSOLE], "SEAL_KEY": secret["seal_key"], "COOKIE_KEY": secret["cookie_key"],
+            "AUTOMATIC_SEAL_KEY": secret["automatic_seal_key"],
             "WEBHOOK_SECRETS": json.dumps({name: [value] for name, value in secret["webhook_secrets"].items()}),
             "CANCEL_WINDOW_SECONDS": str(self.cancel_window_seconds),
         })  # fmt: skip
@@ -139,6 +144,7 @@ class LocalStack:
             "STATE_DIR": str(self.folder / "state"),
             **standing,
             "SEAL_PUBLIC_KEYS": json.dumps([self.sealer().public_text()]),
+            "AUTOMATIC_SEAL_PUBLIC": json.dumps([Sealer.from_text(self.secrets["automatic_seal_key"]).public_text()]),
             "PROVIDER_KEYS": json.dumps(self.secrets["provider_keys"]),
             "PROVIDER_BASE_URL": self.provider_url,
             "CONSISTENCY_SECONDS": str(self.consistency_seconds),
@@ -236,6 +242,7 @@ def _port(wanted: int, name: str) -> int:
 def _secrets(path: Path, merchants: tuple[str, ...]) -> dict[str, Any]:
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     known.setdefault("seal_key", new_key("local-1"))
+    known.setdefault("automatic_seal_key", new_key("local-automatic-1"))
     known.setdefault("cookie_key", secrets.token_urlsafe(48))
     keys, hooks = known.setdefault("provider_keys", {}), known.setdefault("webhook_secrets", {})
     for merchant in merchants:

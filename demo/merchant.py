@@ -15,7 +15,7 @@ from ledger.api_tokens import mint
 from ledger.database import first, rows, transaction
 from ledger.merchants import NewMerchant, add_merchant, add_token
 from ledger.people import add_person
-from ledger.policies import publish
+from ledger.policy_publishing import publish
 
 POLICY_SINCE = datetime(2009, 1, 1, tzinfo=UTC)
 CHANNELS = {

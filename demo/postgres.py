@@ -259,7 +259,8 @@ class EmbeddedPostgres:
         # The builtin locale sorts and folds alike on every machine, whatever its C library.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         access = ("--auth=scram-sha-256", f"--username={ADMINISTRATOR}", f"--pwfile={password_file}")
-        done = self._run("initdb", "-D", folder, *access, *locale)
+        hurry = () if self._durable else ("--no-sync",)
+        done = self._run("initdb", "-D", folder, *access, *locale, *hurry)
         password_file.unlink()
         if done.returncode != 0:
             raise self._failure("could not make its files", done.stderr)

@@ -4,7 +4,7 @@
     each return line matched to what the customer bought before, newest first
     asked for through chat and voice at once, by the API; the warehouse books it in
     two reviewers press the button on each refund together; workers run until nothing is due
-    then: our rows and the provider's, side by side
+    then: our rows and the provider's, side by side, and two files in build/replay that say why each line ended as it did
 
 `--kill worker|web|database` interrupts the run once, in the middle of paying; the table is the same.
 """
@@ -74,7 +74,7 @@ def replay(file: Path, folder: Path, kill: str = "none") -> Table:
         stack.start_web()
         stack.start_worker()
         play(stack, merchant, month, Interruption(stack, kill, say))
-        return add_up(stack, merchant, month)
+        return add_up(stack, merchant, month, folder)
 
 
 def play(stack: LocalStack, merchant: Merchant, month: Month, interruption: Interruption) -> None:

@@ -2,9 +2,11 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from demo.local_stack import LocalStack
 from demo.merchant import Merchant
+from demo.replay_explain import CURRENCY, DIFFER, EVERY, explain
 from demo.replay_month import Month
 from demo.roles import CONSOLE
 from ledger.database import connect, rows, transaction
@@ -17,6 +19,7 @@ class Table:
 
     rows: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    files: tuple[Path, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -29,15 +32,16 @@ class Table:
         verdict = "\n".join(f"  WRONG: {sentence}" for sentence in self.wrong) or (
             "  Nothing was paid twice, both sides agree to the penny, and every return line is accounted for."
         )
-        return "\n".join(["", *lines, "", verdict])
+        files = [f"  Why, line by line: {' and '.join(str(file) for file in self.files)}", ""] if self.files else []
+        return "\n".join(["", *lines, "", *files, verdict])
 
     def add(self, name: str, value: object) -> None:
         """One line."""
         self.rows.append((name, f"{value:,}" if isinstance(value, int) else str(value)))
 
 
-def add_up(stack: LocalStack, merchant: Merchant, month: Month) -> Table:
-    """Reads both sides and compares them."""
+def add_up(stack: LocalStack, merchant: Merchant, month: Month, folder: Path) -> Table:
+    """Reads both sides and compares them; why each line ended as it did is written to two files in `folder`."""
     table = Table()
     _lines(table, month)
     states, ours, units_twice = _our_side(stack, merchant)
@@ -59,16 +63,36 @@ def add_up(stack: LocalStack, merchant: Merchant, month: Month) -> Table:
         table.wrong.append(f"{duplicates} intents have several refunds, {units_twice} units are paid twice")
     if refunds != states["succeeded"]:
         table.wrong.append(f"{states['succeeded']} intents are paid and the provider has {refunds} refunds")
+    _explained(table, stack, merchant, month, folder, ours)
     stuck = {state: number for state, number in states.items() if state not in ("succeeded", "failed", "withdrawn")}
     if stuck:
         table.wrong.append(f"not at an end: {stuck}")
     return table
 
 
+def _explained(
+    table: Table, stack: LocalStack, merchant: Merchant, month: Month, folder: Path, ours: Counter[str]
+) -> None:
+    engine = connect(stack.role_urls[CONSOLE], pool_size=1, statement_seconds=60, name="replay")
+    with transaction(engine, merchant.merchant_id, read_only=True) as db:
+        found = explain(db, month, folder)
+    engine.dispose()
+    table.add("lines and parts explained", found.lines)
+    table.add("at a price the customer never paid", found.differ)
+    table.add(f"paid for those, {CURRENCY}", format_minor(found.differ_minor, CURRENCY))
+    table.files = (folder / EVERY, folder / DIFFER)
+    if found.unexplained:
+        table.wrong.append(f"{found.unexplained} lines have no reason")
+    if found.minor != ours[CURRENCY]:
+        table.wrong.append(f"{format_minor(found.minor, CURRENCY)} {CURRENCY} is explained, and another sum was paid")
+
+
 def _lines(table: Table, month: Month) -> None:
     matched = {part.line_no for part in month.parts}
     refused_by_api = sorted({answer.part.line_no for answer in month.answers if answer.case is None})
     table.add("orders imported", month.orders)
+    for reason, number in sorted(month.unread.items()):
+        table.add(f"rows not read: {reason.replace('_', ' ')}", number)
     table.add("return lines", month.return_lines)
     table.add("matched to an earlier purchase", len(matched) - len(refused_by_api))
     for reason, number in sorted(month.refused.items()):

@@ -1,8 +1,10 @@
-"""What the replay knows of a month: the parts of its return lines, how each was answered, and what was refused."""
+"""What the replay knows of a month: the parts of its return lines, how each was answered, and what was refused and why."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+
+from ledger.online_retail_rows import ReturnLine
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,22 @@ class Answered:
     statuses: tuple[str, str]
 
 
+@dataclass(frozen=True)
+class Came:
+    """A return line of the file. `prices`: what the customer paid for a unit of the goods before it came back, minor units;
+    `taken`: those of the sales it was matched to. `refused`: why it belongs to no sale, "" where it does."""
+
+    line: ReturnLine
+    prices: frozenset[int]
+    taken: frozenset[int]
+    refused: str = ""
+
+    @property
+    def priced_otherwise(self) -> bool:
+        """Whether the line says a price at which the customer bought the goods never."""
+        return bool(self.prices) and self.line.unit_price_minor not in self.prices
+
+
 @dataclass
 class Month:
     """What the file held, and what became of each return line."""
@@ -40,6 +58,8 @@ class Month:
     orders: int = 0
     return_lines: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    came: list[Came] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
 

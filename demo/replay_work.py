@@ -126,11 +126,18 @@ def approve_all(stack: LocalStack, merchant: Merchant, slug: str, interruption: 
     }  # fmt: skip
     proposed = _insist(lambda: _proposed(engine, merchant.merchant_id))
     for number, (intent_id, route) in enumerate(proposed, 1):
-        one, other = (people[name] for name in REVIEWERS[route])
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda reviewer, wanted=intent_id: reviewer.approve(wanted), (one, other)))
+        if not _together(people, REVIEWERS[route], intent_id) and not _together(
+            people, REVIEWERS["manager"], intent_id
+        ):
+            raise RuntimeError(f"nobody may approve {intent_id}")
         interruption.maybe(number / len(proposed))
     engine.dispose()
+
+
+def _together(people: dict[str, Reviewer], names: tuple[str, ...], intent_id: UUID) -> bool:
+    """Both press at once; whether it is decided. What is above the desk is handed to the managers."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        return all(pool.map(lambda name: people[name].approve(intent_id), names))
 
 
 def _proposed(engine: Engine, merchant_id: UUID) -> list[tuple[UUID, str]]:

@@ -106,13 +106,45 @@ SCENES: Final = (
 # Refunded by somebody at the provider's own page, past Onceback: (order, minor units). One has a case that waits, one has none.
 REFUNDED_OUTSIDE: Final = (("A-20676", 17_900), ("A-20703", 4_000))
 
-# Bought and not returned: to try the counter form on.
-QUIET_SALES: Final = tuple(
-    Sale(f"A-207{number:02}", customer, items, 4, currency)
-    for number, (customer, items, currency) in enumerate((
+
+@dataclass(frozen=True)
+class Work:
+    """What the team did with the case of an order, by first names; `rests` in days from now, `hours` ago."""
+
+    order: str
+    by: str
+    hours: float = 2
+    to: str = ""
+    in_hand: bool = False
+    rests: int = 0
+    waits: str = ""
+    tag: str = ""
+    note: str = ""
+
+
+TEAM: Final = (
+    Work("A-20411", "jonas", 20, to="jonas"),
+    Work("A-20420", "tobias", 6, tag="fragile"),
+    Work("A-20433", "jonas", 20, to="tobias", tag="bedding"),
+    Work("A-20440", "priya", 5, rests=2, waits="warehouse", note="Asked bench 2 to look for the second parcel."),
+    Work("A-20588", "tobias", 3, to="priya", tag="regular", note="@Priya she was at the counter again, the marks are old. Can you decide it today?"),
+    Work("A-20590", "tobias", 0.2, in_hand=True),
+    Work("A-20593", "jonas", 19, to="priya"),
+    Work("A-20607", "priya", 4, to="priya", rests=1, waits="customer", note="Asked for a photo of the zip before it was worn."),
+    Work("A-20624", "tobias", 26, to="tobias", rests=3, waits="parcel"),
+    Work("A-20626", "priya", 2, tag="fragile"),
+    Work("A-20637", "priya", 3, tag="not-ours", note="@Jonas the parcel holds another shop's frame. Do we send it on?"),
+    Work("A-20651", "priya", 0.1, in_hand=True),
+)  # fmt: skip
+
+# Bought and not returned: to try the counter's forms on. The last was charged twice.
+QUIET_SALES: Final = (
+    *(Sale(f"A-207{number:02}", customer, items, 4, currency)
+      for number, (customer, items, currency) in enumerate((
         ("Edda Winterbourne", (("LINOV-SAND-M", 2), ("SOCK-MERINO-39", 3)), "EUR"),
         ("Marcellus Ito", (("TEAPOT", 1), ("MUG-CREAM", 6)), "EUR"),
         ("Solveig Marchetti", (("BED-KING", 1),), "GBP"),
         ("Ravi Lindholm", (("CANDLE-FIG", 3), ("FRAME-30", 2)), "USD"),
-    ), 1)
+    ), 1)),
+    Sale("A-20705", "Ilka Sommerfeldt", (("LAMP-CERAMIC", 1),), 4, charged_again=True),
 )  # fmt: skip

@@ -25,7 +25,9 @@ from demo.roles import CONSOLE, OWNER, WORKER
 from demo.scenes import QUIET_SALES, REFUNDED_OUTSIDE, SCENES, Scene
 from demo.seed_clock import Clock, seeding_clock
 from demo.seed_orders import Sale, facts, payments
+from demo.seed_team import seed_team
 from jobs import books, inbox, outside, reconciler, submitter
+from jobs.recorder import Recorder
 from jobs.worker import Worker, running_worker
 from ledger.approvals import Seen, approve
 from ledger.cases import ReturnRequest, open_return, reject
@@ -44,6 +46,8 @@ POLICY: Final[dict[str, Any]] = {
     "policy_id": f"{SLUG}-returns", "version": 1, "title": "Returns of the web shop", "status": "approved",
     "refund_trigger": "inspected", "pay_within_days": 14, "shipping": "none",
     "routes": {"manager_from_minor": {"EUR": 25000, "GBP": 25000, "USD": 25000, "JPY": 40000}},
+    "keep_item": {"max_bps": 5000}, "price_adjust": {"days": 30}, "exchange": {"allowed": True},
+    "goodwill": {"max_minor": {"EUR": 2000, "GBP": 2000, "USD": 2000, "JPY": 2000}},
     # A morning's approvals are seeded within a minute of real time.
     "limits": {
         role: {currency: {"hour": {"count": 400, "minor": 5_000_000}} for currency in ("EUR", "GBP", "USD", "JPY")}
@@ -97,6 +101,8 @@ class Seeding:
         self.say(f"Seeding {len(SCENES)} cases with photos")
         for scene in sorted(SCENES, key=lambda scene: -scene.opened):
             self._play(scene)
+        people = {address.partition("@")[0]: staff_id for address, staff_id in self.merchant.staff.items()}
+        seed_team(self.console, self.m, people, self.clock)
         self.say("Comparing the books with the provider")
         self._outside()
         self._compare()
@@ -234,7 +240,11 @@ class Seeding:
                 self.m,
                 intent_id,
                 staff_id,
-                Seen(shown, secrets.token_hex(16)),
+                Seen(
+                    shown,
+                    secrets.token_hex(16),
+                    "looked at, and decided by what lies here" if "X" in scene.grades else "",
+                ),
                 self.sealer,
                 cancel_window_seconds=0,
             )
@@ -297,6 +307,9 @@ class Seeding:
         with running_worker(settings) as worker:
             worker.engine.dispose()
             worker.engine = self.clock.engine(self.stack.role_urls[WORKER])
+            # Answers are written down by its recorder, which keeps the engine it was made with.
+            worker.recorder.close()
+            worker.recorder = Recorder(worker.engine, worker.patiently)
             yield worker
 
     def _staff(self, first_name: str) -> str:

@@ -26,7 +26,7 @@ REGION: Final = {"EUR": "DE", "GBP": "GB", "USD": "US-CA", "JPY": "JP"}
 @dataclass(frozen=True)
 class Sale:
     """One order to be: `items` are (sku, quantity); `coupon_minor` comes off all goods; `days` is how long ago; `gift_minor` of it
-    was paid with a gift card, which no provider holds."""
+    was paid with a gift card, which no provider holds; `charged_again` took all of it twice, by mistake."""
 
     ref: str
     customer: str
@@ -38,6 +38,7 @@ class Sale:
     split_minor: int = 0
     gift_minor: int = 0
     email: str = field(default="")
+    charged_again: bool = False
 
 
 def facts(sale: Sale, now: datetime, payments: list[dict[str, Any]]) -> dict[str, Any]:
@@ -63,7 +64,8 @@ def facts(sale: Sale, now: datetime, payments: list[dict[str, Any]]) -> dict[str
         "lines": lines,
         "captures": [
             {"capture_ref": f"{sale.ref}-{number}", "tender": "card", "currency": sale.currency,
-             "captured_minor": payment["amount"], "order_minor": payment["amount"], "captured_at": _text(placed),
+             "captured_minor": payment["amount"], "order_minor": payment["amount"],
+             "captured_at": _text(_charged(sale, placed, number)),
              "payment_intent_ref": payment["payment_intent"], "charge_ref": payment["charge"],
              "destination": {"kind": "card", "brand": sale.card[0], "last4": sale.card[1]}}
             for number, payment in enumerate(payments, 1)
@@ -94,12 +96,18 @@ def total(sale: Sale) -> int:
 
 
 def payments(sale: Sale, now: datetime) -> list[dict[str, Any]]:
-    """The payments of the sale, for the local provider: one, or two when it was split."""
+    """The payments of the sale, for the local provider: one, or two when it was split or charged again."""
     by_card = total(sale) - sale.gift_minor
-    parts = [by_card - sale.split_minor, sale.split_minor] if sale.split_minor else [by_card]
-    created = int((now - timedelta(days=sale.days)).timestamp())
-    return [{"amount": part, "currency": sale.currency.lower(), "created": created, "brand": sale.card[0], "last4": sale.card[1],
-             "metadata": {"order": sale.ref}} for part in parts]  # fmt: skip
+    parts = [by_card - sale.split_minor, sale.split_minor] if sale.split_minor else [by_card] * (1 + sale.charged_again)
+    placed = now - timedelta(days=sale.days)
+    return [{"amount": part, "currency": sale.currency.lower(), "created": int(_charged(sale, placed, number).timestamp()),
+             "brand": sale.card[0], "last4": sale.card[1], "metadata": {"order": sale.ref}}
+            for number, part in enumerate(parts, 1)]  # fmt: skip
+
+
+def _charged(sale: Sale, placed: datetime, number: int) -> datetime:
+    """When that payment was taken: at once, the mistaken one a minute later."""
+    return placed + timedelta(minutes=number - 1) if sale.charged_again else placed
 
 
 def _text(at: datetime) -> str:

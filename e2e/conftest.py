@@ -44,14 +44,16 @@ def shop(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Shop]:
         said_too_much = _secrets_in_logs(opened)
     assert said_too_much == [], "in the logs of the whole run"
     if not request.session.testsfailed:  # else its logs are of use
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _secrets_in_logs(opened: Shop) -> list[str]:
     """S74: what the processes wrote in the whole run, searched for every secret they were given and for the customers."""
     known = opened.stack.secrets
     marked = {
-        "seal key": known["seal_key"].partition(":")[2], "cookie key": known["cookie_key"], "password": PASSWORD,
+        "seal key": known["seal_key"].partition(":")[2],
+        "policies' seal key": known["automatic_seal_key"].partition(":")[2],
+        "cookie key": known["cookie_key"], "password": PASSWORD,
         **{f"provider key of {name}": key for name, key in known["provider_keys"].items()},
         **{f"webhook secret of {name}": key for name, key in known["webhook_secrets"].items()},
         **{f"database password of {role}": make_url(url).password for role, url in opened.stack.role_urls.items()},

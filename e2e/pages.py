@@ -5,7 +5,7 @@ from typing import Self
 
 from playwright.sync_api import Locator, Page, expect
 
-from e2e.shop import Refund, Shop
+from e2e.shop import Order, Refund, Shop
 
 ASKED = "Approve refund of {} to Visa ending 4242"
 
@@ -83,6 +83,19 @@ class QueuePage(Desk):
         search.press("Enter")
         return self.looks_right()
 
+    def pick(self, *refunds: Refund) -> Self:
+        for refund in refunds:
+            self.page.get_by_label(f"Pick {refund.case}").check()
+        return self
+
+    def tag_picked(self, word: str) -> Self:
+        """By the form above the bar; it opens without a script."""
+        self.button("Tag…").click()
+        form = self.page.get_by_role("group", name="Tag the picked cases")
+        form.get_by_label("Tag").fill(word)
+        form.get_by_role("button", name="Tag").click()
+        return self.looks_right()
+
 
 class CasePage(Desk):
     def open(self, refund: Refund) -> Self:
@@ -138,6 +151,31 @@ class ConfirmPage(Desk):
         self.approve_button.click(no_wait_after=True)
 
 
+class FactorsPage(Desk):
+    """One's own passkeys and app."""
+
+    def open(self) -> Self:
+        return self._go("/factors")
+
+    def show_password(self, password: str) -> Self:
+        self.page.get_by_label("Your password", exact=True).fill(password)
+        self.button("Show the password").click()
+        return self.says("your password, counts until")
+
+    def show_key(self) -> Self:
+        self.button("Use a passkey").click()
+        return self.says("your passkey, counts until")
+
+    def add_key(self, name: str) -> Self:
+        self.page.get_by_label("Name of a new passkey").fill(name)
+        self.button("Add a passkey").click()
+        return self.says("Your passkey is added.")
+
+    def remove_key(self, name: str) -> Self:
+        self.button(f"Remove {name}").click()
+        return self.says(f"{name} is removed.")
+
+
 class DecisionPage(Desk):
     def open(self, refund: Refund) -> Self:
         return self._go(f"/refunds/{refund.intent_id}")
@@ -178,6 +216,55 @@ class CounterPage(Desk):
         self.button("Open this return").click()
         return CasePage(self.page, self.shop).looks_right()
 
+    def charged_twice(self, said: str) -> CasePage:
+        """The customer of the order that is shown says that they were charged twice."""
+        self.link("Charged twice?").click()
+        self.looks_right()
+        self.page.get_by_label("What the customer says").fill(said)
+        self.button("Read the charges").click()
+        return CasePage(self.page, self.shop).looks_right()
+
+
+class AllowancePage(Desk):
+    """Money back with the goods kept, and its sheet."""
+
+    def open(self, order: Order, kind: str) -> Self:
+        CounterPage(self.page, self.shop).open().find_order(order.ref)
+        self.link("Without a return…").click()
+        self.looks_right().link(f"{kind}…").click()
+        return self.looks_right()
+
+    def check(self, line: str, amount: str, reason: str, entry: str = "with tax") -> Self:
+        """Types it and looks at the sheet, or at what is refused."""
+        self.page.get_by_role("radio", name=line).check()
+        self.page.get_by_label(re.compile("^Amount|^New price")).fill(amount)
+        self.page.get_by_role("radio", name=entry, exact=True).check()
+        self.page.get_by_label("Reason").select_option(label=reason)
+        self.button("Check it…").click()
+        return self.looks_right()
+
+    def ask(self, amount: str) -> CasePage:
+        self.button(f"Ask for {amount}").click()
+        return CasePage(self.page, self.shop).looks_right()
+
+
+class OverridePage(Desk):
+    """Another amount than computed, and its sheet."""
+
+    def open(self, refund: Refund) -> Self:
+        return self._go(f"/cases/{refund.case_id}/override")
+
+    def check(self, amount: str, reason: str, note: str) -> Self:
+        self.page.get_by_label("Amount in all").fill(amount)
+        self.page.get_by_label("Why another amount").select_option(label=reason)
+        self.page.get_by_label("In your own words").fill(note)
+        self.button("Check it…").click()
+        return self.looks_right()
+
+    def ask(self, amount: str) -> CasePage:
+        self.button(f"Ask for {amount}").click()
+        return CasePage(self.page, self.shop).looks_right()
+
 
 class GoodsInPage(Desk):
     def open(self) -> Self:
@@ -197,6 +284,65 @@ class GoodsInPage(Desk):
         return CasePage(self.page, self.shop).looks_right()
 
 
+class PoliciesPage(Desk):
+    def open(self) -> Self:
+        return self._go("/policies/")
+
+    def draft_next(self, policy_id: str) -> "PolicyDraftPage":
+        """The form, with the terms of the version in force."""
+        self.link(re.compile(f"^Draft the next version of {policy_id}@")).click()
+        return PolicyDraftPage(self.page, self.shop).looks_right()
+
+    def open_draft(self, title: str) -> "PolicyDraftPage":
+        """The newest draft of that title that waits."""
+        self.page.get_by_role("region", name="Drafts", exact=True).get_by_role("link", name=title).last.click()
+        return PolicyDraftPage(self.page, self.shop).looks_right()
+
+
+class PolicyDraftPage(Desk):
+    """The form of a draft, and the draft once it is kept."""
+
+    def set(self, term: str, value: str) -> Self:
+        """Types a common term in its field."""
+        self.page.get_by_label(term, exact=True).fill(value)
+        return self
+
+    def turn_to_json(self) -> Self:
+        self.button("Write it as JSON instead…").click()
+        return self.looks_right()
+
+    def turn_to_fields(self) -> Self:
+        self.button("Back to the fields…").click()
+        return self.looks_right()
+
+    def replace(self, old: str, new: str) -> Self:
+        document = self.page.get_by_label("Policy document")
+        text = document.input_value()
+        assert old in text, text
+        document.fill(text.replace(old, new))
+        return self
+
+    def give_reason(self, reason: str) -> Self:
+        self.page.get_by_label("Why", exact=True).fill(reason)
+        return self
+
+    def keep(self) -> Self:
+        self.button("Keep this draft and compare").click()
+        return self.looks_right()
+
+    def reload(self) -> Self:
+        self.page.reload()
+        return self.looks_right()
+
+    @property
+    def approve_button(self) -> Locator:
+        return self.button(re.compile("^Approve "))
+
+    def approve(self, note: str) -> None:
+        self.page.get_by_label("Note", exact=True).fill(note)
+        self.approve_button.click()
+
+
 class CapsPage(Desk):
     def open(self) -> Self:
         return self._go("/cap/")
@@ -205,7 +351,7 @@ class CapsPage(Desk):
         self.page.get_by_role("combobox", name="Currency").select_option(currency)
         self.page.get_by_label("Limit for today").fill(limit)
         self.page.get_by_label("Why today").fill(reason)
-        self.button("Ask for the raise…").click()
+        self.button("Ask for a higher cap…").click()
         return self.says("The raise is asked for.")
 
     def grant(self, currency: str, limit: str) -> Self:

@@ -11,23 +11,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, LiteralString
 from unittest.mock import patch
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import requests
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 from sqlalchemy.engine import make_url
 
 from demo.local_stack import DATABASE, LocalStack
 from demo.merchant import Merchant, set_up
 from demo.people import PASSWORD, PEOPLE, DemoPerson
-from demo.roles import OWNER
+from demo.roles import OWNER, WORKER
 from demo.seed import CAPS_MINOR, POLICY, seed
 from demo.seed_orders import Sale, facts, payments, total
+from jobs.self_check import walk
 from ledger.database import connect
 from sandbox.client import SandboxClient
 
@@ -96,6 +98,7 @@ class Shop:
         self.stack, self.slug, self.tokens = stack, merchant.slug, merchant.tokens
         self.provider: SandboxClient = stack.provider(merchant.slug)
         self.merchant_id = str(merchant.merchant_id)
+        self.faults_of_seed: list[str] = []
         self._numbers = itertools.count(1)
         self._api = requests.Session()
         self._api.trust_env = False
@@ -111,9 +114,11 @@ class Shop:
         items: tuple[tuple[str, int], ...] = (("MUG-CREAM", 2),),
         currency: str = "GBP",
         customer: str = "Ilse Brandt",
+        *,
+        charged_twice: bool = False,
     ) -> Order:
-        """A new order, paid by a card ending 4242 and sent by the shop's system."""
-        sale = Sale(f"E-{next(self._numbers):04}", customer, items, 3, currency)
+        """A new order, paid by a card ending 4242 and sent by the shop's system. The second of two charges is the returned one."""
+        sale = Sale(f"E-{next(self._numbers):04}", customer, items, 3, currency, charged_again=charged_twice)
         now = datetime.now(UTC)
         paid = self.provider.create_payments(payments(sale, now))
         assert paid[0]["amount"] == total(sale)
@@ -122,7 +127,7 @@ class Shop:
         # takes a manager.
         document["customer"]["external_ref"] = f"K-{sale.ref}"
         self._send("PUT", f"/orders/{sale.ref}", "shop", document)
-        return Order(sale.ref, customer, currency, paid[0]["payment_intent"], paid[0]["charge"])
+        return Order(sale.ref, customer, currency, paid[-1]["payment_intent"], paid[-1]["charge"])
 
     def ask(self, order: Order, quantity: int = 1, line: str = "L1") -> int:
         """The customer asks in the chat; returns the number of the case."""
@@ -203,6 +208,48 @@ class Shop:
         with psycopg.connect(self._admin_url, autocommit=True) as db:
             return db.execute(statement, values).rowcount
 
+    @contextmanager
+    def asking(self, **amounts: int) -> Iterator[None]:
+        """Meanwhile the shop's policy asks for more of an approval in GBP: `factor_from_minor`, `passkey_from_minor`."""
+        with psycopg.connect(self._admin_url, autocommit=True, row_factory=dict_row) as db:
+            db.execute("SET session_replication_role = replica")
+            before = db.execute("SELECT * FROM policies WHERE merchant_id = %s", [self.merchant_id]).fetchall()
+            routes = Jsonb({name: {"GBP": minor} for name, minor in amounts.items()})
+            db.execute(
+                "UPDATE policies SET document = jsonb_set(document, '{routes}', document->'routes' || %s) WHERE merchant_id = %s",
+                [routes, self.merchant_id],
+            )
+            try:
+                yield
+            finally:
+                for row in before:
+                    db.execute(
+                        "UPDATE policies SET document = %s WHERE merchant_id = %s AND policy_id = %s AND version = %s",
+                        [Jsonb(row["document"]), self.merchant_id, row["policy_id"], row["version"]],
+                    )
+
+    def a_day_passes_for_the_factors_of(self, email: str) -> None:
+        """What the person added signs for money from now on: keys sealed as they would have been two days ago."""
+        sealer = self.stack.sealer()
+        for key in self.rows("SELECT k.* FROM passkeys k JOIN staff s USING (staff_id) WHERE s.email = %s", email):
+            aged = key | {"enrolled_at": key["enrolled_at"] - timedelta(days=2)}
+            self.change(
+                "UPDATE passkeys SET enrolled_at = %s, seal = %s WHERE credential_id = %s",
+                aged["enrolled_at"], sealer.seal_passkey(aged), key["credential_id"],
+            )  # fmt: skip
+        self.change(
+            "UPDATE totp_factors t SET confirmed_at = confirmed_at - interval '2 days' FROM staff s"
+            " WHERE s.staff_id = t.staff_id AND s.email = %s", email,
+        )  # fmt: skip
+
+    def faults(self) -> list[str]:
+        """What `flask ledger verify` would say of Hollowbrook's books now."""
+        engine = connect(self.stack.role_urls[WORKER], pool_size=1, statement_seconds=60, name="e2e")
+        try:
+            return [fault.line() for _, step in walk(engine, UUID(self.merchant_id)) for fault in step]
+        finally:
+            engine.dispose()
+
     def _send(self, method: str, path: str, channel: str, body: dict[str, Any]) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.tokens[channel]}", "Idempotency-Key": uuid4().hex}
         answer = self._api.request(method, f"{self.stack.origin}/api/v1{path}", json=body, headers=headers, timeout=30)
@@ -228,7 +275,7 @@ def open_shop(folder: Path) -> Iterator[Shop]:
         os.environ.pop("DATABASE_URL", None)
         stack = LocalStack(
             folder, merchants=("hollowbrook", "northwind"), cancel_window_seconds=CANCEL_WINDOW_SECONDS,
-            consistency_seconds=1, web_workers=2, environment="test",
+            consistency_seconds=1, web_workers=2, environment="test", durable=False,
         )  # fmt: skip
     try:
         with stack:
@@ -236,9 +283,11 @@ def open_shop(folder: Path) -> Iterator[Shop]:
             stack.start_provider()
             _set_up_both(stack)
             merchant = seed(stack, lambda _line: None)
+            opened = Shop(stack, merchant)
+            opened.faults_of_seed = opened.faults()
             stack.start_web()
             stack.start_worker()
-            yield Shop(stack, merchant)
+            yield opened
     finally:
         stack.postgres.destroy()
 

@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, ViewportSize
 
 from e2e.office import Office
-from e2e.pages import ConfirmPage, CounterPage, Desk, SignInPage
+from e2e.pages import AllowancePage, CasePage, ConfirmPage, CounterPage, Desk, QueuePage, SignInPage
 from e2e.shop import Shop
 
 WIDE, NARROW = ViewportSize(width=1366, height=768), ViewportSize(width=320, height=640)
@@ -31,6 +31,8 @@ LOOKS = {
     "queue": Look("/queue/"),
     "empty view": Look("/queue/?view=open&q=nobody"),
     "case ready": Look("/cases/{case_id}", "proposed"),
+    "whose and when": Look("/cases/{case_id}/work", "proposed"),
+    "whose and when of a manager": Look("/cases/{case_id}/work", "proposed", person="mara"),
     "case paid": Look("/cases/{case_id}", "succeeded"),
     "confirm": Look("/refunds/{intent_id}/approval", "proposed"),
     "confirm above the limit": Look("/refunds/{intent_id}/approval", "above", status=403),
@@ -40,10 +42,27 @@ LOOKS = {
     "cap": Look("/cap/", person="mara"),
     "counter": Look("/counter/?q=A-20671"),
     "counter order": Look("/counter/orders/{order_id}", "succeeded"),
+    "without a return": Look("/orders/{order_id}/allowances", "succeeded"),
+    "goodwill": Look("/orders/{order_id}/allowances/goodwill", "succeeded"),
+    "exchange": Look("/orders/{order_id}/exchange", "succeeded"),
+    "another amount": Look("/cases/{case_id}/override", "proposed"),
     "goods in": Look("/goods-in/"),
     "goods in case": Look("/goods-in/{case_id}", "proposed"),
+    "photo": Look("/goods-in/{case_id}/photos", "proposed"),
+    "policies": Look("/policies/", person="mara"),
+    "policy version": Look("/policies/hollowbrook-returns/1", person="farah"),
+    "policy drafting": Look("/policies/drafting?of=hollowbrook-returns", person="mara"),
+    "policy as JSON": Look("/policies/drafting/document?of=hollowbrook-returns", person="mara"),
+    "audit trail": Look("/trail/?kind=decisions", person="farah"),
+    "audit trail of nothing": Look("/trail/?case=1", person="mara"),
+    "exports": Look("/exports/", person="farah"),
+    "export": Look("/exports/trail?kind=money", person="farah"),
+    "metrics": Look("/metrics/?days=7", person="mara"),
+    "metrics of nothing": Look("/metrics/?days=91&until=2001-01-01", person="farah"),
     "people": Look("/people", person="ada"),
     "sessions": Look("/sessions"),
+    "own factors": Look("/factors"),
+    "factors of people": Look("/people/factors", person="ada"),
     "no such page": Look("/nowhere", status=404),
     "not allowed": Look("/people", status=403),
 }
@@ -107,6 +126,22 @@ def _nothing_chosen(office: Office, shop: Shop) -> Page:
     return page
 
 
+def _above_what_is_left(office: Office, shop: Shop) -> Page:
+    page = office.at("priya")
+    office.expects(422)
+    form = AllowancePage(page, shop).open(shop.order(), "Goodwill")
+    form.check("Enamel mug, cream", "900.00", "Poor service").says("is left of this line")
+    return page
+
+
+def _sheet_of_goodwill(office: Office, shop: Shop) -> Page:
+    page = office.at("priya")
+    AllowancePage(page, shop).open(shop.order(), "Goodwill").check("Enamel mug, cream", "5.00", "Poor service").says(
+        "check before you ask"
+    )
+    return page
+
+
 def _customer_to_ask(office: Office, shop: Shop) -> Page:
     page, order = office.at("priya"), shop.order()
     shop.ask(order, 1)
@@ -140,12 +175,40 @@ def _refused_at_the_door(office: Office, shop: Shop) -> Page:
     return page
 
 
+def _snooze_form_open(office: Office, shop: Shop) -> Page:
+    page = office.at("priya")
+    QueuePage(page, shop).open().button("Snooze…").click()
+    return page
+
+
+def _picked_and_wrong(office: Office, shop: Shop) -> Page:
+    page, refund = office.at("priya"), shop.proposed()
+    office.expects(422)
+    queue = QueuePage(page, shop).open().find(refund.case)
+    queue.pick(refund)
+    queue.tag_picked("no_good").says("Nothing was changed.")
+    return page
+
+
+def _in_a_colleagues_hand(office: Office, shop: Shop) -> Page:
+    page, other, refund = office.at("mara"), office.at("tobias"), shop.proposed()
+    CasePage(other, shop).open(refund).button("Claim").click()
+    CasePage(other, shop).says("In your hand")
+    CasePage(page, shop).open(refund).says("In hand: Tobias Renk")
+    return page
+
+
 MADE: dict[str, Callable[[Office, Shop], Page]] = {
     "decision approved": _approved,
     "confirm changed": _changed_meanwhile,
     "counter with an error": _nothing_chosen,
+    "goodwill above what is left": _above_what_is_left,
+    "sheet of goodwill": _sheet_of_goodwill,
     "ask the customer": _customer_to_ask,
     "already refunded": _already_refunded,
+    "snoozing what is picked": _snooze_form_open,
+    "what is wrong with the picked": _picked_and_wrong,
+    "in a colleague's hand": _in_a_colleagues_hand,
     "door with an error": _refused_at_the_door,
 }
 

@@ -120,10 +120,18 @@ def test_keys_switched_off_do_nothing(office: Office, shop: Shop) -> None:
     shop.change(switch, False)
     try:
         case = CasePage(page, shop).open(refund)
+        page.keyboard.press("/")
+        expect(page.locator("#go")).not_to_be_focused()
+        expect(page.locator("body")).to_have_attribute("data-keys", "off")
         page.keyboard.press("a")
+        case.looks_right()
         assert page.url.endswith(f"/cases/{refund.case_id}")
     finally:
         shop.change(switch, True)
+    case.open(refund)
+    page.keyboard.press("/")
+    expect(page.locator("#go")).to_be_focused()
+    page.keyboard.press("Escape")
     case.open(refund)
     page.keyboard.press("a")
     ConfirmPage(page, shop).asks(refund)

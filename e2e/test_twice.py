@@ -42,6 +42,12 @@ def _posts_of(page: Page) -> list[Request]:
     return posts
 
 
+def _send_again(page: Page) -> None:
+    """Reloads the browser's own error page, which sends the form again; it comes a moment after the request failed."""
+    page.wait_for_url("chrome-error://**")
+    page.reload()
+
+
 @pytest.mark.parametrize("javascript", [True, False], ids=["with-scripts", "without-scripts"])
 def test_a_double_click_lands_on_the_first_result(office: Office, shop: Shop, javascript: bool) -> None:
     refund = shop.proposed()
@@ -117,7 +123,7 @@ def test_an_answer_lost_after_the_commit_is_found_by_sending_again(office: Offic
         confirm.press()
     assert answered == [303]
     assert shop.counts(refund.order) == DECIDED
-    page.reload()  # of the browser's own error page: it sends the form again
+    _send_again(page)
     DecisionPage(page, shop).is_shown().says(*SECOND_CLICK)
     _ends_with_one(shop, refund)
 
@@ -132,7 +138,7 @@ def test_a_press_while_offline_sends_nothing_and_can_be_made_again(office: Offic
         confirm.press()
     assert shop.counts(refund.order) == NOTHING
     page.context.set_offline(False)
-    page.reload()  # of the browser's own error page: it sends the form again
+    _send_again(page)
     DecisionPage(page, shop).is_shown().is_headed("Refund approved").never_says("already approved")
     _ends_with_one(shop, refund)
 

@@ -20,6 +20,9 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "wrong_answer": {"fields": {"currency": "eur"}},
 }  # fmt: skip
 FAULTS: Final = tuple(kind for kinds in KINDS.values() for kind in kinds if kind not in _SLOW)
+# Prices are below these, and no refund is above all of them.
+THING_MINOR, OTHER_MINOR = 5000, 9000
+LARGEST_MINOR: Final = 3 * THING_MINOR + OTHER_MINOR
 # So many lives of one process are under way at once.
 WINDOW: Final = 8
 
@@ -73,20 +76,21 @@ class Plan:
         return sum(map(len, self.acts))
 
 
-def plan(lives: int, seed: int, people: int) -> Plan:
-    """The same for the same arguments."""
+def plan(lives: int, seed: int, people: int, guard: str = "") -> Plan:
+    """The same for the same arguments. The second writer of a guard that is taken away has the last word in every life."""
     chance = random.Random(seed)
     orders = [_order(chance, number) for number in range(lives)]
     courses: list[list[list[Act]]] = [[] for _ in range(people)]
     rogues = [name for name, guard in GUARDS.items() if guard.rogue is not None]
     for order in orders:
-        courses[order.life % people].append(_life(chance, order, rogues))
+        last = guard if guard in rogues else rogues[order.life % len(rogues)]
+        courses[order.life % people].append(_life(chance, order, rogues, last))
     acts = [_woven(chance, mine) for mine in courses]
     return Plan(seed, orders, acts, _disturbances(chance, sum(map(len, acts))))
 
 
 def _order(chance: random.Random, number: int) -> LifeOrder:
-    thing, other = 3 * chance.randrange(400, 5000), chance.randrange(500, 9000)
+    thing, other = 3 * chance.randrange(400, THING_MINOR), chance.randrange(500, OTHER_MINOR)
     total = thing + other
     # A few were paid in part only: their two returns do not both fit.
     short = number % 6 == 5
@@ -97,8 +101,8 @@ def _order(chance: random.Random, number: int) -> LifeOrder:
 class _Life:
     """One life's acts, drawn one after the other."""
 
-    def __init__(self, chance: random.Random, order: LifeOrder, rogues: list[str]) -> None:
-        self.chance, self.order, self.rogues = chance, order, rogues
+    def __init__(self, chance: random.Random, order: LifeOrder, rogues: list[str], last: str) -> None:
+        self.chance, self.order, self.rogues, self.last = chance, order, rogues, last
         self.acts: list[Act] = []
         self.short = order.captured_minor < order.thing_minor + order.other_minor
         count = 3 if self.short else chance.randrange(1, 3)
@@ -159,11 +163,11 @@ class _Life:
             self.add("ask", channel=self.channels[1], lines=[["THING", 1]], relation="separate")
             self.add("arrive", lines=[["THING", 1]])
             self.add("approve", people=["mara"], window=0)
-        self.add("rogue", guard=self.rogues[self.order.life % len(self.rogues)])
+        self.add("rogue", guard=self.last)
 
 
-def _life(chance: random.Random, order: LifeOrder, rogues: list[str]) -> list[Act]:
-    life = _Life(chance, order, rogues)
+def _life(chance: random.Random, order: LifeOrder, rogues: list[str], last: str) -> list[Act]:
+    life = _Life(chance, order, rogues, last)
     life.asks()
     life.is_paid()
     life.goes_on()

@@ -1,63 +1,88 @@
-"""Paths on which somebody else acts as well: the dashboard, the bank, the shop, a second person, the nightly comparison."""
+"""Paths on which others act at the provider: the dashboard, the bank, the nightly comparison with what it lists."""
 
-import secrets
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
-from uuid import UUID
+from typing import Any
 
-from faults.path import Path
+from faults.path import Path, approve_what_waits, approved_one, hear, press
 from faults.place import Place
+from jobs import books, submitter
 from jobs.worker import Worker
-from ledger.approvals import Seen
-from ledger.approvals_together import approve_together
-from ledger.by_hand import Recorded, record
 from ledger.database import transaction
+from ledger.disputes import refund_anyway
 from ledger.errors import LedgerError
+from ledger.intents import cancel_before_send
 from ledger.reconciliation_run import ask_run
-from ledger.review import ask_again
-from ledger.settlement import Unknown
-from tests import lives
-from tests.cases.desk import Desk
-from tests.cases.sale import Refund
-from tests.jobs import settling
-from tests.orders import LAMP, TEE
-from tests.refunds import Proposed, approved, grow_old
-from tests.world import add_order
-
-
-def _desk(place: Place) -> Desk:
-    """Its verbs that need no worker and no hooks."""
-    return Desk(place.stack, place.world, place.sandbox, cast("Worker", None), "")
-
-
-def _approved(place: Place, **more: Any) -> Proposed:
-    return approved(place.stack, place.world, place.sandbox, **more)
-
-
-def _hear(place: Place, worker: Worker, _staged: Any) -> None:
-    place.work(worker, hooks=True)
-
-
-# The dashboard
+from sandbox.ids import account_id
+from tests.refunds import Proposed, proposed
+from tests.web.pages import Form
 
 
 def _some_of_it_in_the_dashboard(place: Place) -> Proposed:
-    one = _approved(place)
+    one = approved_one(place)
     place.sandbox.dashboard_refund(one.payment_intent, 2000)
     return one
 
 
 def _all_of_it_in_the_dashboard(place: Place) -> Proposed:
-    one = _approved(place)
+    one = approved_one(place)
     place.sandbox.dashboard_refund(one.payment_intent)
     return one
+
+
+# Finance answers for what was made outside, and the rest goes its way
+
+
+def _found_outside(place: Place, answer: str) -> Form:
+    """10.00 of a return's 24.90 went back in the dashboard, and Farah has its page open with her answer written."""
+    one = proposed(place.stack, place.world, place.sandbox)
+    made = place.sandbox.dashboard_refund(one.payment_intent, 1000)
+    with place.worker() as worker:
+        place.work(worker, hooks=True)
+    page = place.browser(place.world.farah).get(f"/{place.world.slug}/external-refunds/{made['id']}")
+    form = page.form(answer)
+    form.values["reason"] = "told by the till"
+    if answer == "/match":
+        (case,) = place.as_administrator("SELECT number FROM cases WHERE case_id = %s", one.case_id)
+        form.values["case"] = str(case["number"])
+    return form
+
+
+def _answer_and_pay(place: Place, worker: Worker, form: Form) -> None:
+    _answer_again(place, worker, form)
+    place.work(worker)
+
+
+def _answer_again(place: Place, _worker: Worker, form: Form) -> None:
+    press(place, place.world.farah, form)
+    approve_what_waits(place)
+
+
+# Whose account it is, and what its balance shows: read before anything is believed
+
+
+def _expects_its_account(place: Place) -> Proposed:
+    """The merchant was set up for the account that its key opens, and each process proves it."""
+    place.as_administrator(
+        "UPDATE provider_accounts SET expected_account_ref = %s", account_id(place.sandbox.secret_key)
+    )
+    return approved_one(place)
+
+
+def _send(_place: Place, worker: Worker, _staged: Any) -> None:
+    """The submitter alone; whatever it leaves is the jobs' afterwards."""
+    submitter.run_once(worker)
+
+
+def _turn_the_pages(_place: Place, worker: Worker, _staged: Any) -> None:
+    """The books alone, page by page to the last."""
+    books.run_once(worker)
 
 
 # The bank
 
 
 def _disputed(place: Place) -> str:
-    one = _approved(place)
+    one = approved_one(place)
     return str(place.sandbox.open_dispute(one.payment_intent)["id"])
 
 
@@ -67,128 +92,97 @@ def _hear_then_won(place: Place, worker: Worker, dispute: str) -> None:
     place.work(worker, hooks=True)
 
 
-# Money that was only authorised, and money that no provider holds
-
-
-def _only_authorised(place: Place) -> Refund:
-    desk = _desk(place)
-    return desk.approve(desk.owed(desk.sold(58_00, payments=[desk.held(58_00)]), ("L1", 1)))
-
-
-def _gift_card(place: Place) -> UUID:
-    order = add_order(
-        place.stack, place.world, f"G-{place.number()}", captured={"gift_card": 13760}, by_hand=frozenset({"gift_card"})
-    )  # fmt: skip
-    row = lives.propose(place.stack, place.world, ((TEE, 3), (LAMP, 1)), order=order, reference=order.external_ref)
-    lives.approve_as(place.stack, place.world, place.world.priya, row["intent_id"])
-    return UUID(str(row["intent_id"]))
-
-
-def _say_it_was_paid(place: Place, _worker: Worker, intent_id: UUID) -> None:
-    try:
-        with transaction(place.stack.console, place.world.merchant_id) as db:
-            record(db, place.world.merchant_id, intent_id, place.world.jonas.staff_id, Recorded("till 4, slip 7", ""))
-    except LedgerError:
-        return
-
-
-def _say_it_then_work(place: Place, worker: Worker, intent_id: UUID) -> None:
-    _say_it_was_paid(place, worker, intent_id)
+def _hear_then_lost(place: Place, worker: Worker, dispute: str) -> None:
+    place.work(worker, hooks=True)
+    place.sandbox.close_dispute(dispute, "lost")
+    place.work(worker, hooks=True)
+    _call_back(place, worker, dispute)
     place.work(worker)
 
 
-# Two payments, approved together
-
-
-def _split(place: Place) -> tuple[UUID, dict[UUID, Seen]]:
-    desk = _desk(place)
-    sale = desk.sold(130_00, payments=desk.paid(80_00, 50_00))
-    case_id = desk.returned(sale, ("L1", 1))
-    key = secrets.token_hex(16)
-    return case_id, {
-        one.intent_id: Seen(lives.see(place.stack, place.world, one.intent_id).fingerprint, key)
-        for one in desk.refunds_of(case_id)
-    }
-
-
-def _press(place: Place, _worker: Worker, split: tuple[UUID, dict[UUID, Seen]]) -> None:
-    case_id, seen = split
-    try:
-        with transaction(place.stack.console, place.world.merchant_id) as db:
-            approve_together(
-                db, place.world.merchant_id, case_id, place.world.priya.staff_id, seen, lives.sealer(),
-                cancel_window_seconds=0,
-            )  # fmt: skip
-    except LedgerError:
-        return
-
-
-def _press_then_work(place: Place, worker: Worker, split: tuple[UUID, dict[UUID, Seen]]) -> None:
-    _press(place, worker, split)
-    place.work(worker)
-
-
-# What nobody knows is settled by two
-
-
-def _nobody_knows(place: Place) -> Proposed:
-    """The call was made and its answer lost, and the key's safe age went by before anybody knew."""
-    place.sandbox.fault("list_lag", seconds=7200)
-    one = _approved(place)
-    with place.worker() as worker:
-        (claimed,) = lives.claim(place.stack, place.world)
-        worker.gateway.refund(claimed.request, claimed.key)
-        lives.record(place.stack, claimed, Unknown("no_answer", "ReadTimeout"))
-        grow_old(place.stack, one, hours=23)
-        place.work(worker)
-        place.time_passes(7300)
-    return one
-
-
-def _two_settle(place: Place, worker: Worker, one: Proposed) -> None:
-    """The provider is asked once more; Mara proposes what its list shows, Farah confirms, the worker carries it out."""
-    try:
-        with transaction(place.stack.console, place.world.merchant_id) as db:
-            ask_again(db, place.world.merchant_id, one.intent_id)
-        place.work(worker)
-        choices, _ = settling.choices(place.stack, place.world, one)
-        for choice in choices[:1]:
-            settling.propose(place.stack, place.world, one, place.world.mara, choice)
-    except LedgerError:
-        pass
-    for row in place.as_administrator(
-        "SELECT settlement_id FROM settlements s WHERE NOT EXISTS (SELECT 1 FROM settlement_decisions d"
-        " WHERE d.settlement_id = s.settlement_id)"
-    ):
+def _call_back(place: Place, _worker: Worker, _dispute: str) -> None:
+    for row in place.as_administrator("SELECT intent_id FROM intents WHERE state IN ('approved', 'held')"):
         try:
-            settling.confirm(place.stack, place.world, row["settlement_id"], place.world.farah)
+            with transaction(place.stack.console, place.world.merchant_id) as db:
+                cancel_before_send(db, place.world.merchant_id, row["intent_id"], place.world.mara.actor, "disputed")
         except LedgerError:
             continue
-    place.work(worker)
+
+
+def _bank_asks(place: Place) -> str:
+    one = approved_one(place)
+    return str(place.sandbox.open_dispute(one.payment_intent, inquiry=True)["id"])
+
+
+def _let_it_go(place: Place, _worker: Worker, dispute: str) -> None:
+    """Farah rules that the refund goes although the bank asks."""
+    try:
+        with transaction(place.stack.console, place.world.merchant_id) as db:
+            refund_anyway(
+                db, place.world.merchant_id, dispute, place.world.farah.staff_id, "the customer has the goods"
+            )
+    except LedgerError:
+        return
+
+
+def _hear_then_let_go(place: Place, worker: Worker, dispute: str) -> None:
+    place.work(worker, hooks=True)
+    _let_it_go(place, worker, dispute)
+    place.work(worker, hooks=True)
 
 
 # The books beside the provider's
 
 
+def compare_the_books(place: Place) -> None:
+    """A run over all there is: the provider's clock is as far on as time was moved."""
+    now = datetime.now(UTC)
+    until = now + timedelta(seconds=place.moved_seconds, hours=1)
+    with transaction(place.stack.worker, place.world.merchant_id) as db:
+        ask_run(db, place.world.merchant_id, now - timedelta(days=2), until, "command")
+
+
 def _paid_and_to_be_compared(place: Place) -> None:
     """One paid, one given back in the dashboard, and a run over the whole of it is asked for."""
-    paid = _approved(place)
+    paid = approved_one(place)
     place.sandbox.dashboard_refund(paid.payment_intent, 1500)
     with place.worker() as worker:
         place.work(worker)
         place.time_passes(3600)
-    now = datetime.now(UTC)
-    with transaction(place.stack.worker, place.world.merchant_id) as db:
-        ask_run(db, place.world.merchant_id, now - timedelta(days=2), now + timedelta(hours=1), "command")
+    compare_the_books(place)
 
 
-MORE: tuple[Path, ...] = (
-    Path("some of it is given back in the dashboard", _some_of_it_in_the_dashboard, _hear),
-    Path("all of it is given back in the dashboard", _all_of_it_in_the_dashboard, _hear, owed=0),
+def _sent_back_and_not_told(place: Place) -> None:
+    """Paid; weeks later the bank sends it back, no hook is heard, and the books are to be compared."""
+    one = approved_one(place)
+    with place.worker() as worker:
+        place.work(worker)
+    (refund,) = place.sandbox.money(one.payment_intent)["refunds"]
+    place.sandbox.change_refund(refund["id"], "failed", "lost_or_stolen_card")
+    compare_the_books(place)
+
+
+def _compare(place: Place, worker: Worker, _staged: Any) -> None:
+    """Nothing but the comparison tells of it."""
+    place.work(worker)
+
+
+PATHS: tuple[Path, ...] = (
+    Path("some of it is given back in the dashboard", _some_of_it_in_the_dashboard, hear),
+    Path("all of it is given back in the dashboard", _all_of_it_in_the_dashboard, hear, owed=0),
+    Path("a dashboard refund is matched to its case, the rest is paid", lambda place: _found_outside(place, "/match"),
+         _answer_and_pay, _answer_again),
+    Path("a dashboard refund was for none of the goods", lambda place: _found_outside(place, "/unrelated"),
+         _answer_and_pay, _answer_again),
     Path("disputed before it leaves, then won", _disputed, _hear_then_won),
-    Path("only authorised: let go, not refunded", _only_authorised, owed=0),
-    Path("a gift card is paid back by hand, said again", _gift_card, _say_it_then_work, _say_it_was_paid, owed=0),
-    Path("two payments approved together, pressed again", _split, _press_then_work, _press, owed=2),
-    Path("nobody knows, and two people settle it", _nobody_knows, _two_settle, _two_settle),
-    Path("the books are compared with the provider's", _paid_and_to_be_compared, _hear),
-)
+    Path("disputed before it leaves, then lost", _disputed, _hear_then_lost, _call_back, owed=0),
+    Path("the bank asks, and finance lets it go", _bank_asks, _hear_then_let_go, _let_it_go),
+    Path("the books are compared with the provider's", _paid_and_to_be_compared, hear),
+    Path("the key is proven before it is used", _expects_its_account, _send, call=("GET", "/v1/account"),
+         wrong={"id": "acct_1Another"}),
+    Path("the disputes are read before it leaves", approved_one, _send, call=("GET", "/v1/disputes"),
+         wrong={"data": [{"object": "dispute"}]}),
+    Path("the books are compared with the provider's balance", _paid_and_to_be_compared, _turn_the_pages,
+         call=("GET", "/v1/balance_transactions"), wrong={"has_more": None}),
+    Path("the books find what the bank sent back", _sent_back_and_not_told, _compare, owed=0),
+)  # fmt: skip

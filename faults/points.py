@@ -23,6 +23,7 @@ from jobs.stripe_session import ProviderSession
 
 ROOT = str(Path(__file__).parents[1]) + "/"
 _WHERE = ("jobs/", "console/", "ledger/")
+_PLAYED = ("tests/", "faults/paths")
 _NOT_A_PLACE = ("ledger/database.py", "jobs/worker.py", "jobs/stripe_session.py", "console/gate.py")
 
 
@@ -56,13 +57,18 @@ class Watch:
 
 
 def _where() -> str:
+    """The innermost function of the product, or of what plays a person here, that is not mere machinery."""
     frame: FrameType | None = sys._getframe(2)
+    played = "elsewhere"
     while frame is not None:
         path = frame.f_code.co_filename.removeprefix(ROOT)
+        name = f"{path.removesuffix('.py').replace('/', '.')}.{frame.f_code.co_name}"
         if path.startswith(_WHERE) and path not in _NOT_A_PLACE:
-            return f"{path.removesuffix('.py').replace('/', '.')}.{frame.f_code.co_name}"
+            return name
+        if played == "elsewhere" and path.startswith(_PLAYED):
+            played = name
         frame = frame.f_back
-    return "elsewhere"
+    return played
 
 
 @contextmanager
@@ -76,6 +82,9 @@ def watched(watch: Watch) -> Iterator[None]:
             return
         watch.reach("commit", "before")
         commit(connection)
+        # One that left along with other statements is over when all of them were answered.
+        with connection.pipeline():
+            pass
         watch.reach("commit", "after")
 
     def watched_send(session: requests.Session, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
@@ -97,7 +106,9 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 def _writes(connection: psycopg.Connection[Any]) -> bool:
-    if connection.info.transaction_status != psycopg.pq.TransactionStatus.INTRANS:
+    # Active: statements that were sent along are not answered yet.
+    status = psycopg.pq.TransactionStatus
+    if connection.info.transaction_status not in (status.INTRANS, status.ACTIVE):
         return False
     with psycopg.ClientCursor(connection) as cursor:
         row = cursor.execute("SELECT pg_current_xact_id_if_assigned() IS NOT NULL").fetchone()

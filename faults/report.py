@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from faults.killmatrix import Matrix, Outcome
+    from faults.killmatrix import Matrix
+    from faults.results import Outcome
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1f23; --dim: #656d76; --line: #d0d7de; --ground: #fff; --good: #2da44e;
@@ -52,7 +53,8 @@ def _page(matrix: Matrix) -> list[str]:
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>Kill matrix</title><style>{_STYLE}</style><h1>Kill matrix</h1><p class=dim>Each square is one process killed"
         " with SIGKILL at one commit or one call to the provider, started again, and left to its jobs; then our ledger and the"
-        f" provider were asked. This is {what}; seed {matrix.seed}, commit <code>{escape(matrix.commit)}</code>,"
+        " provider were asked. After one point and before the next nothing is written and nobody is called, so one kill is both."
+        f" This is {what}; seed {matrix.seed}, commit <code>{escape(matrix.commit)}</code>,"
         f" {matrix.seconds:.0f} seconds.</p>"
     )
     key = (
@@ -83,6 +85,7 @@ def _totals(matrix: Matrix) -> str:
     figures = {
         "paths": len({one.cell.path for one in matrix.outcomes}),
         "faults met": len({one.cell.fault for one in matrix.outcomes} - {"none"}),
+        "points": matrix.points,
         "kills": len(kills),
         "whole courses": len(matrix.outcomes) - len(kills),
     }

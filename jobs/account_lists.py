@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from jobs.asking import say_refused
 from jobs.logs import log
-from jobs.stripe_gateway import Account, LookFailed
+from jobs.stripe_gateway import Account, LookFailed, WrongAccount
 from jobs.worker import Counts, Worker
 from ledger.account_lists import Reading, page_failed, page_was_read
 from ledger.database import transaction
@@ -34,7 +35,7 @@ def read_on(worker: Worker, reading: Reading, seen_by: str, counts: Counts) -> b
             last_ref = _read_page(worker, reading, seen_by, counts)
         except LookFailed as failure:
             counts["no_answer"] += 1
-            worker.patiently(_say_failed, worker, reading, failure)
+            worker.patiently(say_unread, worker, reading, failure)
             return False
         worker.patiently(_keep_page, worker, reading, last_ref)
         if last_ref is None:
@@ -45,20 +46,19 @@ def read_on(worker: Worker, reading: Reading, seen_by: str, counts: Counts) -> b
 
 def _read_page(worker: Worker, reading: Reading, seen_by: str, counts: Counts) -> str | None:
     """Asks for one page and records what is on it; what the next page starts after, None for the last."""
-    account = Account(reading.account, reading.credential, reading.livemode)
+    account = Account(reading.account, reading.credential, reading.livemode, reading.expected_account)
+    since, after = reading.created_from, reading.page_after
     if reading.list == "refunds":
-        refunds = worker.gateway.account_refunds(account, reading.created_from, reading.page_after)
-        for refund in refunds.found:
-            if worker.patiently(_record_refund, worker, reading, refund) in NEWS:
-                counts["external"] += 1
-        counts["unreadable"] += refunds.unreadable
-        return refunds.last_ref
-    disputes = worker.gateway.account_disputes(account, reading.created_from, reading.page_after)
-    for dispute in disputes.found:
-        if worker.patiently(_record_dispute, worker, reading, dispute, seen_by) in NEWS:
-            counts["disputes"] += 1
-    counts["unreadable"] += disputes.unreadable
-    return disputes.last_ref
+        refunds = worker.gateway.account_refunds(account, since, after)
+        news = [worker.patiently(_record_refund, worker, reading, one) for one in refunds.rows]
+        counts["external"] += sum(one in NEWS for one in news)
+        counts["unreadable"] += len(refunds.unread)
+        return refunds.next_after
+    disputes = worker.gateway.account_disputes(account, since, after)
+    news = [worker.patiently(_record_dispute, worker, reading, one, seen_by) for one in disputes.rows]
+    counts["disputes"] += sum(one in NEWS for one in news)
+    counts["unreadable"] += len(disputes.unread)
+    return disputes.next_after
 
 
 def _record_refund(worker: Worker, reading: Reading, refund: ProviderRefund) -> str:
@@ -76,11 +76,15 @@ def _keep_page(worker: Worker, reading: Reading, last_ref: str | None) -> None:
         page_was_read(db, reading, last_ref)
 
 
-def _say_failed(worker: Worker, reading: Reading, failure: LookFailed) -> None:
+def say_unread(worker: Worker, reading: Reading, failure: LookFailed) -> None:
+    """Keeps that a list could not be read; one that was not for long is an alarm, and a refused credential stops the merchant."""
     with transaction(worker.engine, reading.merchant_id) as db:
-        if failure.http_status in (401, 403) and stop_merchant(db, reading.merchant_id, failure.code):
-            text = f"The provider refused our credential: {failure.code}"
-            raise_alarm(db, reading.merchant_id, "submitter_stopped", None, text)
+        if failure.http_status in (401, 403) or isinstance(failure, WrongAccount):
+            if stop_merchant(db, reading.merchant_id, failure.code):
+                text = f"The provider refused our credential: {failure.code}"
+                raise_alarm(db, reading.merchant_id, "submitter_stopped", None, text)
+        else:
+            say_refused(db, reading.merchant_id, failure)
         if page_failed(db, reading, UNREAD_FOR):
             text = f"The provider's list of {reading.list} cannot be read: {failure.code}"
             raise_alarm(db, reading.merchant_id, f"{reading.list}_unread", None, text)

@@ -4,22 +4,24 @@ A page is read outside any transaction and stored in one. What a page needs to k
 page is stored then: an intent of ours that is behind is brought on by the reconciler's own reading, never written here.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection
 
+from jobs.asking import say_refused
+from jobs.each_merchant import each_merchant
 from jobs.logs import log
-from jobs.stripe_gateway import LookFailed, NoSuchRefund
-from jobs.stripe_lists import Page
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund
+from jobs.worker import Counts, Worker
 from ledger.database import scalar, transaction
+from ledger.disputes import ProviderDispute, record_dispute
 from ledger.external_refunds import record_external
-from ledger.outbox import raise_alarm
+from ledger.hops import hop
 from ledger.reconciliation import record_found
-from ledger.reconciliation_compare import Movement, ShownRefund
+from ledger.reconciliation_compare import ShownRefund
+from ledger.reconciliation_disputes import store_disputes, store_our_disputes
 from ledger.reconciliation_ours import store_ours
 from ledger.reconciliation_pages import Answer, Ask, AskFirst, store_movements, store_refunds
 from ledger.reconciliation_run import (
@@ -50,21 +52,13 @@ def run_once(worker: Worker) -> Counts:
 
     Counts: queued, pages, runs (finished), no_answer.
     """
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set() or not worker.liveness.alive():
-            break
-        try:
-            with transaction(worker.engine, merchant_id) as db:
-                counts["queued"] += schedule_tonight(db, merchant_id)
-            work_runs(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("books_wait", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("books_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "books", _one_merchant, alive=True)
+
+
+def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
+    with transaction(worker.engine, merchant_id) as db:
+        counts["queued"] += schedule_tonight(db, merchant_id)
+    work_runs(worker, merchant_id, counts)
 
 
 def work_runs(
@@ -118,34 +112,64 @@ def turn(worker: Worker, held: Run, place: Place) -> None:
 def _reader(worker: Worker, held: Run, place: Place) -> Callable[[dict[str, Answer]], None]:
     """What stores the page at `place`, which has been read now."""
     gateway, since, until, after = worker.gateway, held.from_at, held.to_at, place.cursor
-    if place.side == "ours":
-        return lambda answers: _store_ours(worker, held, place, answers)
-    if place.side == "refunds":
-        refunds = gateway.refunds_page(held, since, until, after)
-        return lambda answers: _store_refunds(worker, held, place, refunds, answers)
+    match place.side:
+        case "ours":
+            return _storing(worker, held, lambda db, answers: store_ours(db, held, place, answers=answers))
+        case "our_disputes":
+            return _storing(worker, held, lambda db, answers: store_our_disputes(db, held, place, answers=answers))
+        case "disputes":
+            disputes = gateway.disputes_page(held, since, until, after)
+            return _storing(
+                worker, held, lambda db, answers: store_disputes(db, held, place, disputes, answers=answers)
+            )
+        case "refunds":
+            refunds = gateway.refunds_page(held, since, until, after)
+            return _storing(worker, held, lambda db, answers: store_refunds(db, held, place, refunds, answers=answers))
     moved = gateway.movements_page(held, place.side, since, until, after)
-    return lambda answers: _store_movements(worker, held, place, moved, answers)
+    return _storing(worker, held, lambda db, answers: store_movements(db, held, place, moved, answers=answers))
 
 
-def _store_ours(worker: Worker, held: Run, place: Place, answers: dict[str, Answer]) -> None:
-    with transaction(worker.engine, held.merchant_id) as db:
-        store_ours(db, held, place, answers=answers)
+def _storing(
+    worker: Worker, held: Run, store: Callable[[Connection, dict[str, Answer]], object]
+) -> Callable[[dict[str, Answer]], None]:
+    """The page's one transaction."""
+
+    def stored(answers: dict[str, Answer]) -> None:
+        with transaction(worker.engine, held.merchant_id) as db:
+            store(db, answers)
+
+    return stored
 
 
-def _store_refunds(
-    worker: Worker, held: Run, place: Place, page: Page[ShownRefund], answers: dict[str, Answer]
-) -> None:
-    with transaction(worker.engine, held.merchant_id) as db:
-        store_refunds(db, held, place, page.rows, done=page.last, answers=answers)
-
-
-def _store_movements(worker: Worker, held: Run, place: Place, page: Page[Movement], answers: dict[str, Answer]) -> None:
-    with transaction(worker.engine, held.merchant_id) as db:
-        store_movements(db, held, place, page.rows, done=page.last, answers=answers)
+# A door that is closed to us, or too narrow just now, says nothing about one refund.
+_OF_THE_ACCOUNT: Final = (401, 403, 429)
 
 
 def ask(worker: Worker, held: Run, one: Ask) -> Answer:
-    """Reads a refund again and, when it is of an intent of ours, brings that to it the usual way. Raises LookFailed."""
+    """Reads a refund or dispute again and brings ours to it the usual way. What cannot be read twice, while the account can,
+    is answered as `unread`: one payment holds up no run. Raises LookFailed when the account cannot be read."""
+    try:
+        return _ask(worker, held, one)
+    except LookFailed as failure:
+        _require_account(worker, held, failure)
+    try:
+        return _ask(worker, held, one)
+    except LookFailed as failure:
+        _require_account(worker, held, failure)
+        log.warning("not_readable", merchant=str(held.merchant_id), refund=one.refund_ref, code=failure.code)
+        return Answer(None, unread=failure.code, kind=one.kind)
+
+
+def _require_account(worker: Worker, held: Run, failure: LookFailed) -> None:
+    """Returns when the failure is of the one that was asked about. Raises LookFailed when the account does not answer either."""
+    if failure.http_status in _OF_THE_ACCOUNT or isinstance(failure, NoCredential):
+        raise failure
+    worker.gateway.refunds_page(held, held.from_at, held.to_at, "")
+
+
+def _ask(worker: Worker, held: Run, one: Ask) -> Answer:
+    if one.about == "dispute":
+        return _ask_dispute(worker, held, one)
     shown = _shown(worker, held, one)
     moved = worker.gateway.movements_of(held, shown.refund.refund_ref) if one.movements and shown else []
     if one.intent_id is None:
@@ -153,6 +177,26 @@ def ask(worker: Worker, held: Run, one: Ask) -> Answer:
         return Answer(shown, moved, after="outside" if written else "", kind=one.kind)
     before, after = worker.patiently(_bring_on, worker, held, one.intent_id, shown)
     return Answer(shown, moved, before, after, one.kind)
+
+
+def _ask_dispute(worker: Worker, held: Run, one: Ask) -> Answer:
+    try:
+        found = worker.gateway.dispute(held, one.refund_ref)
+    except NoSuchRefund:
+        return Answer(None, kind=one.kind)
+    before, after = worker.patiently(_record_dispute, worker, held, found)
+    return Answer(None, (), before, after, one.kind, found)
+
+
+def _record_dispute(worker: Worker, held: Run, found: ProviderDispute) -> tuple[str, str]:
+    """Our states around the recording, "" while it is not in the books. Locks as `record_dispute`."""
+    with transaction(worker.engine, held.merchant_id) as db:
+        before = scalar(db, _DISPUTE_STATE, m=held.merchant_id, d=found.dispute_ref) or ""
+        record_dispute(db, held.merchant_id, held.provider_account_id, found, "look")
+        return before, scalar(db, _DISPUTE_STATE, m=held.merchant_id, d=found.dispute_ref) or ""
+
+
+_DISPUTE_STATE: Final = "SELECT status FROM disputes WHERE merchant_id = :m AND dispute_ref = :d"
 
 
 def _write_down(worker: Worker, held: Run, shown: ShownRefund) -> bool:
@@ -188,15 +232,14 @@ def _bring_on(worker: Worker, held: Run, intent_id: UUID, shown: ShownRefund | N
         if shown.refund.intent_id != str(intent_id) or SETTLED.get(shown.refund.status) == before:
             return before, before
         after = record_found(db, held.merchant_id, intent_id, shown.refund)
-    log.info("books_brought_on", merchant=str(held.merchant_id), intent=str(intent_id), state=after)
+        about = hop(db, held.merchant_id, intent_id)
+    log.info("books_brought_on", merchant=str(held.merchant_id), state=after, **about)
     return before, after
 
 
 def _wait(worker: Worker, held: Run, failure: LookFailed) -> None:
     """Nothing is concluded from an answer that is none; a refused credential is said aloud."""
     with transaction(worker.engine, held.merchant_id) as db:
-        if failure.http_status in (401, 403) or failure.code in ("no_credential", "credential_of_other_mode"):
-            text = f"The provider cannot be asked: {failure.code}"
-            raise_alarm(db, held.merchant_id, "look_refused", None, text)
+        say_refused(db, held.merchant_id, failure)
         let_wait(db, held, failure.code)
     log.warning("no_answer", merchant=str(held.merchant_id), code=failure.code)

@@ -110,8 +110,9 @@ def read_settings() -> Settings:
 def start_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
     """Why a worker must not start with this configuration, as sentences; empty when it may (S26, S68)."""
     faults = []
-    if given.seal_key is not None or "SEAL_KEY" in environ or "SEAL_KEY_FILE" in environ:
-        faults.append("SEAL_KEY is given to the worker. Only the web process may seal approvals: take it away here.")
+    for name, key in (("SEAL_KEY", given.seal_key), ("AUTOMATIC_SEAL_KEY", given.automatic_seal_key)):
+        if key is not None or name in environ or f"{name}_FILE" in environ:
+            faults.append(f"{name} is given to the worker. Only the web process may seal approvals: take it away here.")
     if not given.seal_public_keys:
         faults.append("SEAL_PUBLIC_KEYS is missing. Give the public halves as printed by `flask keys new`.")
     if not given.provider_keys:
@@ -121,7 +122,7 @@ def start_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
     if given.deployment_id is None or given.generation is None:
         faults.append("DEPLOYMENT_ID or GENERATION is missing. Give both as `flask db deployment` prints them.")
     try:
-        SealVerifier(list(given.seal_public_keys))
+        SealVerifier(given.seal_public_keys, given.automatic_seal_public)
     except ValueError as error:
-        faults.append(f"SEAL_PUBLIC_KEYS: {error}.")
+        faults.append(f"SEAL_PUBLIC_KEYS or AUTOMATIC_SEAL_PUBLIC: {error}.")
     return faults

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from jobs.account_lists import read_on
+from jobs.account_lists import read_on, say_unread
 from jobs.logs import log
-from jobs.stripe_gateway import Account
+from jobs.stripe_gateway import Account, LookFailed
 from jobs.worker import BUSY, Counts, Worker, sqlstate
 from ledger.account_lists import account_of_intent, accounts_with_work, take_dispute_reading
 from ledger.database import transaction
@@ -58,7 +58,15 @@ def disputes_read(worker: Worker, merchant_id: UUID, account_id: UUID, counts: C
         reading = take_dispute_reading(db, merchant_id, account_id)
     if reading is None:
         return False
-    if not worker.gateway.has_key(Account(reading.account, reading.credential, reading.livemode)):
+    try:
+        has_key = worker.gateway.has_key(
+            Account(reading.account, reading.credential, reading.livemode, reading.expected_account)
+        )
+    except LookFailed as failure:
+        worker.patiently(say_unread, worker, reading, failure)
+        counts["disputes_unread"] += 1
+        return False
+    if not has_key:
         # No refund can leave either: claiming says so, and stops the merchant with an alarm.
         return True
     read: Counts = Counts()

@@ -3,16 +3,16 @@
 What a read shows is written down as facts (`ledger.captures`); open cases of the order are then worked out again.
 """
 
-from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
-
+from jobs.asking import Asking
+from jobs.each_merchant import each_merchant
 from jobs.logs import log
 from jobs.stripe_gateway import Account, LookFailed
-from jobs.worker import BUSY, Counts, Worker, sqlstate
-from ledger.captures import ProviderPayment, holds, record_payment, take_reads
+from jobs.worker import Counts, Worker
+from ledger.captures import ProviderPayment, holds, read_soon, record_payment, take_reads
 from ledger.database import transaction
 
 READ_BATCH = 50
@@ -20,27 +20,24 @@ READ_BATCH = 50
 
 def run_once(worker: Worker) -> Counts:
     """Reads every payment whose hold is due to be read. Counts: held_reads, capture_facts, no_answer."""
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set():
-            break
-        try:
-            with transaction(worker.engine, merchant_id) as db:
-                due = take_reads(db, merchant_id, READ_BATCH)
-            for one in due:
-                account = Account(one.account, one.credential, one.livemode, one.expected_account)
-                counts["held_reads"] += 1
-                counts["capture_facts"] += read_payment(worker, merchant_id, account, one.payment_intent_ref)
-        except LookFailed as failure:
-            counts["no_answer"] += 1
-            log.warning("no_answer", merchant=str(merchant_id), code=failure.code)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("held_reads_wait", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("held_reads_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "held_reads", _one_merchant)
+
+
+def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
+    asking, unread = Asking(worker, merchant_id, counts), list[str]()
+    with transaction(worker.engine, merchant_id) as db:
+        due = take_reads(db, merchant_id, READ_BATCH)
+    for one in due:
+        account = Account(one.account, one.credential, one.livemode, one.expected_account)
+        counts["held_reads"] += asking.open(account)
+        found = asking.ask(account, partial(read_payment, worker, merchant_id, account, one.payment_intent_ref))
+        if not isinstance(found, LookFailed):
+            counts["capture_facts"] += found
+        elif not found.of_one:
+            unread.append(one.payment_intent_ref)
+    if unread:
+        with transaction(worker.engine, merchant_id) as db:
+            read_soon(db, merchant_id, unread)
 
 
 def read_payment(worker: Worker, merchant_id: UUID, account: Account, payment_intent_ref: str) -> int:

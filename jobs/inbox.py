@@ -9,18 +9,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
-from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.account_lists import NEWS
+from jobs.asking import Asking
 from jobs.dispute_freshness import disputes_read
+from jobs.each_merchant import each_merchant
 from jobs.holds import read_if_told
 from jobs.logs import log
-from jobs.stripe_gateway import NO_PAYMENT_REF, UNREADABLE_LIST, Account, LookFailed
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.stripe_gateway import Account, LookFailed
+from jobs.worker import Counts, Worker
 from ledger.database import first, rows, run, transaction
 from ledger.disputes import record_dispute
 from ledger.external_refunds import record_external
@@ -58,12 +60,15 @@ class Hints:
 Reader = Callable[[Worker, Hints], tuple[list[RowMapping], int]]
 
 _WAITING: Final = """
-    SELECT e.event_ref, e.kind, e.object_ref, e.received_at,
+    SELECT * FROM (SELECT e.event_ref, e.kind, e.object_ref, e.received_at,
         coalesce(nullif(e.payment_intent_ref, ''), i.payment_intent_ref, c.payment_intent_ref, '') AS payment
     FROM provider_events e
     LEFT JOIN intents i ON i.merchant_id = e.merchant_id AND i.provider_refund_ref = e.object_ref
     LEFT JOIN captures c ON c.merchant_id = e.merchant_id AND c.charge_ref = e.object_ref
-    WHERE e.merchant_id = :m AND e.done_at IS NULL ORDER BY e.received_at LIMIT :most
+    WHERE e.merchant_id = :m AND e.done_at IS NULL) w
+    WHERE NOT EXISTS (SELECT 1 FROM captures s WHERE s.merchant_id = :m AND s.payment_intent_ref = w.payment
+        AND s.provider_account_id = ANY(CAST(:silent AS uuid[])))
+    ORDER BY w.received_at LIMIT :most
 """
 _ACCOUNT: Final = """
     SELECT a.account_ref AS account, a.credential, a.livemode, a.provider_account_id,
@@ -77,63 +82,71 @@ _ACCOUNT: Final = """
 def run_once(worker: Worker) -> Counts:
     """Reads each payment that hints wait for, once. Counts: hints, reads, moved (rows that changed), no_answer, waits (hints of
     a payment that was read often enough this minute)."""
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set():
-            break
-        try:
-            with worker.liveness.singleton(merchant_id) as alone:
-                if alone:
-                    _read_hints(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("inbox_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("inbox_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "inbox", _one_merchant)
+
+
+def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
+    with worker.liveness.singleton(merchant_id) as alone:
+        if alone:
+            _read_hints(worker, merchant_id, counts)
 
 
 def _read_hints(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
-    with transaction(worker.engine, merchant_id) as db:
-        waiting = rows(db, _WAITING, m=merchant_id, most=HINT_BATCH)
+    asking, silent = Asking(worker, merchant_id, counts), set[UUID]()
+    while not worker.stopping.is_set():
+        before = set(silent)
+        with transaction(worker.engine, merchant_id) as db:
+            waiting = rows(db, _WAITING, m=merchant_id, most=HINT_BATCH, silent=list(silent))
+        silent |= _read_batch(worker, merchant_id, waiting, asking, counts)
+        if len(waiting) < HINT_BATCH or silent == before:
+            # The rest waits for the next run, but not behind a full batch of an account that does not answer.
+            return
+
+
+def _read_batch(
+    worker: Worker, merchant_id: UUID, waiting: list[RowMapping], asking: Asking, counts: Counts
+) -> set[UUID]:
+    """Reads what a batch of hints is about; the accounts that did not answer, whose hints wait for the next run."""
+    silent: set[UUID] = set()
     hints: dict[tuple[Reader | None, str], list[RowMapping]] = defaultdict(list)
     for event in waiting:
         reader = reader_of(event["kind"])
         hints[reader, event["object_ref"] if reader is read_dispute else event["payment"]].append(event)
     for (reader, about), events in hints.items():
         if worker.stopping.is_set():
-            return
+            break
         if reader is None:
             counts["hints"] += done(worker, merchant_id, events, "not_about_money_back")
             continue
         with transaction(worker.engine, merchant_id) as db:
             found = first(db, _ACCOUNT, m=merchant_id, payment=events[0]["payment"])
-            may = found is not None and may_read(db, merchant_id, events[0]["payment"])
+            asks = found is not None and asking.open((reader, found["provider_account_id"]))
+            may = asks and may_read(db, merchant_id, events[0]["payment"])
         if found is None:
             counts["hints"] += done(worker, merchant_id, events, "not_our_payment")
-        elif not may:
+            continue
+        if may:
+            _read(worker, Hints(merchant_id, found, about, events), reader, asking, counts)
+        elif asks:
             counts["waits"] += len(events)
-        elif not _read(worker, Hints(merchant_id, found, about, events), reader, counts):
-            # Asking about the next payment would fail alike; all of them wait for the next run.
-            return
+        if not asking.open((reader, found["provider_account_id"])):
+            silent.add(found["provider_account_id"])
+    return silent
 
 
-def _read(worker: Worker, hints: Hints, reader: Reader, counts: Counts) -> bool:
-    """One reading; whether the provider can be asked at all."""
+def _read(worker: Worker, hints: Hints, reader: Reader, asking: Asking, counts: Counts) -> None:
+    """One reading. What cannot be read waits for the next run; what is not there is put aside."""
+    # A key may be let to read an account's refunds and not its disputes.
+    door = (reader, hints.account["provider_account_id"])
     counts["reads"] += 1
-    try:
-        answered, moved = reader(worker, hints)
-    except LookFailed as failure:
-        counts["no_answer"] += 1
-        log.warning("no_answer", merchant=str(hints.merchant_id), code=failure.code)
-        if failure.http_status == 404 or failure.code == NO_PAYMENT_REF:
+    found = asking.ask(door, partial(reader, worker, hints))
+    if isinstance(found, LookFailed):
+        if found.not_there:
             counts["hints"] += done(worker, hints.merchant_id, hints.events, "no_such_payment")
-            return True
-        return failure.code == UNREADABLE_LIST
+        return
+    answered, moved = found
     counts["moved"] += moved
     counts["hints"] += done(worker, hints.merchant_id, answered, "read")
-    return True
 
 
 def read_payment(worker: Worker, hints: Hints) -> tuple[list[RowMapping], int]:

@@ -40,6 +40,17 @@ GAUGES: Final = {
     "outbox_lag": ("onceback_outbox_lag_seconds", "How long the oldest due work waits", ""),
     "cap_limit": ("onceback_cap_limit_minor", "Today's cap, in minor units", "currency"),
     "cap_used": ("onceback_cap_used_minor", "What today's approvals took of the cap, in minor units", "currency"),
+    "automatic_count": (
+        "onceback_automatic_approvals_today",
+        "Refunds that a policy approved by itself today",
+        "currency",
+    ),
+    "automatic_used": (
+        "onceback_automatic_used_minor",
+        "What they took of today's automatic limit, in minor units",
+        "currency",
+    ),
+    "automatic_limit": ("onceback_automatic_limit_minor", "Today's automatic limit, in minor units", "currency"),
     "discrepancies": ("onceback_discrepancies_open", "Discrepancies nobody resolved yet", "kind"),
     "alarms": ("onceback_alarms_open", "Alarms nobody closed yet", "kind"),
     "hooks_waiting": ("onceback_hooks_waiting", "Hints of the provider not worked yet", ""),

@@ -4,21 +4,29 @@ Each account's lists are read from the newest back to where the last pass ended;
 what waited for its order or for room in a capture is placed.
 """
 
-from collections import Counter
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import RowMapping
-from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.account_lists import NEWS, read_on
-from jobs.logs import log
+from jobs.asking import Asking
+from jobs.each_merchant import each_merchant
 from jobs.stripe_gateway import Account, LookFailed
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.worker import Counts, Worker
 from ledger.account_lists import take_due_readings
 from ledger.database import transaction
-from ledger.disputes import record_dispute, take_dispute_looks
-from ledger.external_refunds import looked, place_waiting, placeable, record_external, take_refund_looks
+from ledger.disputes import look_soon_at_disputes, record_dispute, take_dispute_looks
+from ledger.external_refunds import (
+    look_soon_at_refunds,
+    looked,
+    place_waiting,
+    placeable,
+    record_external,
+    take_refund_looks,
+)
+from ledger.outside_alarms import end_what_is_over
 
 # Objects read again by id, and charges placed, per merchant and run; the rest waits for the next run, seconds later.
 LOOK_BATCH: Final = 50
@@ -26,20 +34,9 @@ PLACE_BATCH: Final = 200
 
 
 def run_once(worker: Worker) -> Counts:
-    """One run over every merchant. Counts: external and disputes (new or changed rows), placed (charges), unreadable, no_answer."""
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set():
-            break
-        try:
-            _one_merchant(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("outside_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("outside_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    """One run over every merchant. Counts: external and disputes (new or changed rows), placed (charges), ended (alarms),
+    unreadable, no_answer."""
+    return each_merchant(worker, "outside", _one_merchant)
 
 
 def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
@@ -50,41 +47,43 @@ def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
     with transaction(worker.engine, merchant_id) as db:
         disputes = take_dispute_looks(db, merchant_id, LOOK_BATCH)
         refunds = take_refund_looks(db, merchant_id, LOOK_BATCH)
-    for row in disputes:
-        _look_at_dispute(worker, merchant_id, row, counts)
-    for row in refunds:
-        _look_at_refund(worker, merchant_id, row, counts)
+    asking = Asking(worker, merchant_id, counts)
+    unread_disputes = [row["dispute_ref"] for row in disputes if not _look_at_dispute(worker, row, asking, counts)]
+    unread_refunds = [row["refund_ref"] for row in refunds if not _look_at_refund(worker, row, asking, counts)]
+    if unread_disputes or unread_refunds:
+        with transaction(worker.engine, merchant_id) as db:
+            look_soon_at_disputes(db, merchant_id, unread_disputes)
+            look_soon_at_refunds(db, merchant_id, unread_refunds)
     with transaction(worker.engine, merchant_id, read_only=True) as db:
         charges = placeable(db, merchant_id, PLACE_BATCH)
     for account_id, charge_ref in charges:
         worker.patiently(_place, worker, merchant_id, account_id, charge_ref)
         counts["placed"] += 1
+    with transaction(worker.engine, merchant_id) as db:
+        counts["ended"] += end_what_is_over(db, merchant_id)
 
 
-def _look_at_dispute(worker: Worker, merchant_id: UUID, row: RowMapping, counts: Counts) -> None:
-    account = Account(row["account_ref"], row["credential"], row["livemode"])
-    try:
-        found = worker.gateway.dispute(account, row["dispute_ref"])
-    except LookFailed as failure:
-        counts["no_answer"] += 1
-        log.warning("no_answer", merchant=str(merchant_id), code=failure.code)
-        return
+def _look_at_dispute(worker: Worker, row: RowMapping, asking: Asking, counts: Counts) -> bool:
+    """Whether the account answered; else the dispute is looked at again in minutes."""
+    merchant_id = row["merchant_id"]
+    found = asking.ask(row["provider_account_id"], partial(worker.gateway.dispute, _account(row), row["dispute_ref"]))
+    if isinstance(found, LookFailed):
+        return found.of_one
 
     def record() -> str:
         with transaction(worker.engine, merchant_id) as db:
             return record_dispute(db, merchant_id, row["provider_account_id"], found, "look")
 
     counts["disputes"] += worker.patiently(record) in NEWS
+    return True
 
 
-def _look_at_refund(worker: Worker, merchant_id: UUID, row: RowMapping, counts: Counts) -> None:
-    account = Account(row["account_ref"], row["credential"], row["livemode"])
-    try:
-        found = worker.gateway.retrieve(account, row["refund_ref"])
-    except LookFailed as failure:
-        counts["no_answer"] += 1
-        log.warning("no_answer", merchant=str(merchant_id), code=failure.code)
-        return
+def _look_at_refund(worker: Worker, row: RowMapping, asking: Asking, counts: Counts) -> bool:
+    """Whether the account answered; else the refund is looked at again in minutes."""
+    merchant_id = row["merchant_id"]
+    found = asking.ask(row["provider_account_id"], partial(worker.gateway.retrieve, _account(row), row["refund_ref"]))
+    if isinstance(found, LookFailed):
+        return found.of_one
 
     def record() -> str:
         with transaction(worker.engine, merchant_id) as db:
@@ -93,6 +92,11 @@ def _look_at_refund(worker: Worker, merchant_id: UUID, row: RowMapping, counts: 
             return result
 
     counts["external"] += worker.patiently(record) in NEWS
+    return True
+
+
+def _account(row: RowMapping) -> Account:
+    return Account(row["account_ref"], row["credential"], row["livemode"], row["expected_account"])
 
 
 def _place(worker: Worker, merchant_id: UUID, account_id: UUID, charge_ref: str) -> None:

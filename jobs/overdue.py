@@ -1,13 +1,11 @@
 """Says once, aloud, that something waits too long, and that it no longer does (P16)."""
 
-from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
-
+from jobs.each_merchant import each_merchant
 from jobs.logs import log
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.worker import Counts, Worker
 from ledger.database import rows, transaction
 from ledger.outbox import close_alarms, raise_alarm
 from ledger.queries.waiting import late
@@ -17,17 +15,7 @@ PREFIX: Final = "overdue_"
 
 def run_once(worker: Worker) -> Counts:
     """Looks at every merchant; one open alarm per kind of late row, closed when the last is gone. Counts: raised, closed."""
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        try:
-            _scan(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("overdue_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("overdue_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "overdue", _scan)
 
 
 def _scan(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
@@ -43,7 +31,7 @@ def _scan(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
         log.warning("overdue", merchant=str(merchant_id), kind=one.kind, count=one.count)
     for kind in sorted(standing - found.keys()):
         with transaction(worker.engine, merchant_id) as db:
-            counts["closed"] += close_alarms(db, merchant_id, kind)
+            counts["closed"] += close_alarms(db, merchant_id, kind, "Nothing of this kind waits too long any more.")
         log.info("overdue_over", merchant=str(merchant_id), kind=kind.removeprefix(PREFIX))
 
 

@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
-
+from jobs.asking import say_refused
 from jobs.dispute_freshness import fresh_for
+from jobs.each_merchant import each_merchant
 from jobs.logs import log
 from jobs.recorder import Held
-from jobs.stripe_gateway import LookFailed, NoCredential, NoSuchRefund, TwoRefunds, ours_of
+from jobs.stripe_gateway import LookFailed, NoSuchRefund, TwoRefunds, ours_of
 from jobs.submitter import send
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.worker import Counts, Worker
 from ledger import tracing
 from ledger.database import transaction
-from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, raise_alarm, take_over_orphans
+from ledger.outbox import LEASE_SECONDS, SEND_MARGIN_SECONDS, take_over_orphans
 from ledger.reconciliation import (
     Look,
     WholeList,
@@ -50,21 +50,9 @@ def run_once(worker: Worker) -> Counts:
     Counts: orphans, looks, and of the looks found, absent, no_answer, two_refunds, listed (for people); settled and void, of what
     two people said; resent and by outcome what came of it.
     """
-    counts: Counts = Counter()
     if not worker.may_send():
         return Counter(["not_standing"])
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set() or not worker.liveness.alive():
-            break
-        try:
-            _reconcile(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("look_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("look_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "look", _reconcile, alive=True)
 
 
 def _reconcile(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
@@ -172,9 +160,7 @@ def _in_transaction(worker: Worker, one: Look, record: Callable[..., R], *what: 
 def _record_failed_look(worker: Worker, one: Look, failure: LookFailed) -> str:
     """Nothing is proven. A refused credential is said aloud."""
     with transaction(worker.engine, one.merchant_id) as db:
-        if isinstance(failure, NoCredential) or failure.http_status in (401, 403):
-            text = f"The provider cannot be asked: {failure.code}"
-            raise_alarm(db, one.merchant_id, "look_refused", None, text)
+        say_refused(db, one.merchant_id, failure)
         record_no_answer(db, one.merchant_id, one.intent_id, failure.code)
     log.warning("no_answer", merchant=str(one.merchant_id), intent=str(one.intent_id), key=one.key, code=failure.code)
     return "no_answer"

@@ -18,7 +18,7 @@ from jobs.logs import log
 from ledger.database import transaction
 from ledger.outbox import Claimed
 from ledger.recording import Answer, record_outcomes
-from ledger.settlement import Outcome
+from ledger.settlement import Outcome, gives_back
 
 RECORD_BATCH: Final = 16
 # Calls wait when this many answers are not written down yet.
@@ -59,7 +59,9 @@ class Recorder:
     def give(self, held: Held, outcome: Outcome) -> Future[str]:
         """Hands an answer over; the future says what it counts as. Waits while too many are not written down yet."""
         self._room.acquire()
-        given = _Given(held, outcome)
+        # Its lines, its capture and then the cap day are locked. Another's capture after that day would be a circle with whoever
+        # approves, who waits for that day with that capture.
+        given = _Given(held, outcome, single=gives_back(outcome))
         with self._guard:
             self._waiting.append(given)
         return self._thread.submit(contextvars.copy_context().run, self._turn, given)
@@ -104,15 +106,17 @@ class Recorder:
         self._write(mine)
 
     def _others_of_its_merchant(self, mine: _Given) -> list[_Given]:
+        if mine.single:
+            return [mine]
         with self._guard:
-            if mine.single:
-                return [mine]
             merchant_id = mine.held.claimed.merchant_id
             found = [
                 given for given in self._waiting
-                if not given.counted and not given.single and given.held.claimed.merchant_id == merchant_id
+                if given is not mine and not given.counted and not given.single
+                and given.held.claimed.merchant_id == merchant_id
             ]  # fmt: skip
-        return found[:RECORD_BATCH]
+        # Its own turn is its last: turns do not come quite in the order in which answers began to wait.
+        return [mine, *found[: RECORD_BATCH - 1]]
 
     def _in_one_transaction(self, batch: list[_Given]) -> list[bool]:
         merchant_id = batch[0].held.claimed.merchant_id

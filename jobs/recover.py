@@ -6,8 +6,11 @@ its own and may be repeated, so that a run that was stopped is run again and goe
 
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
+from uuid import UUID
 
 import click
 from sqlalchemy import Engine
@@ -20,6 +23,7 @@ from jobs.worker import BUSY
 from ledger import recovery
 from ledger.database import connect, scalar, transaction
 from ledger.errors import LedgerError
+from ledger.outbox import close_alarms
 from ledger.recovery import Account, Recovery
 from ledger.recovery_refunds import ByHand, leave_by_hand, take_up
 from ledger.settlement import ProviderRefund
@@ -38,16 +42,24 @@ def recover(engineers: tuple[str, str], backup_at: str | None) -> None:
     """Take the books up again after a backup was restored. Stop every worker first; may be run again at any time."""
     configure()
     given = read_settings()
-    if given.seal_key is not None or "SEAL_KEY_FILE" in os.environ:
-        raise click.ClickException("SEAL_KEY is given. Only the web process may seal approvals: take it away here.")
+    for name, key in (("SEAL_KEY", given.seal_key), ("AUTOMATIC_SEAL_KEY", given.automatic_seal_key)):
+        if key is not None or f"{name}_FILE" in os.environ:
+            raise click.ClickException(f"{name} is given. Only the web process may seal approvals: take it away here.")
     if not given.provider_keys:
         raise click.ClickException("PROVIDER_KEYS is missing: give those of the workers, to read what was paid.")
+    with owner_engine(given) as engine:
+        as_owner(engine)
+        _recover(engine, gateway_of(given), engineers, _moment(backup_at))
+
+
+@contextmanager
+def owner_engine(given: Settings) -> Iterator[Engine]:
+    """The owner's database for a command of a recovery; what is refused or busy becomes a sentence."""
     engine = connect(
         given.database_url.get_secret_value(), pool_size=1, statement_seconds=STATEMENT_SECONDS, name="recover"
     )
     try:
-        _as_owner(engine)
-        _recover(engine, _gateway(given), engineers, _moment(backup_at))
+        yield engine
     except LedgerError as refused:
         raise click.ClickException(refused.sentence) from None
     except BUSY:
@@ -82,10 +94,16 @@ def _recover(engine: Engine, gateway: StripeGateway, engineers: tuple[str, str],
                 at_rest = recovery.put_to_rest(db, merchant_id, case_id)
             held, given = held + at_rest[0], given + at_rest[1]
         click.echo(f"{slug}: {held} held, {given} given to a person")
+    waits_no_more: list[UUID] = []
     for slug, merchant_id in merchants:
         with transaction(engine, merchant_id, read_only=True) as db:
             for line in recovery.by_hand(db, merchant_id):
                 click.echo(f"{slug}: by hand: {line}")
+            if not recovery.by_hand(db, merchant_id):
+                waits_no_more.append(merchant_id)
+    for merchant_id in waits_no_more:
+        with transaction(engine, merchant_id) as db:
+            close_alarms(db, merchant_id, "recovered_by_hand", "Each refund that waited is in its place.")
     with transaction(engine) as db:
         recovery.finish(db, begun.generation)
     log.warning("recovery", state="finished", count=begun.generation)
@@ -103,12 +121,13 @@ def _take_up_account(engine: Engine, gateway: StripeGateway, account: Account, b
             raise click.ClickException(
                 f"The provider could not be read for {account.slug}: {failure.code}. Run this again."
             ) from None
-        if page.unreadable:
+        if page.unread:
+            named = ", ".join(one.ref for one in page.unread[:5])
             raise click.ClickException(
-                f"{page.unreadable} refunds of {account.slug} cannot be read. Ask the provider, run this again."
+                f"{len(page.unread)} refunds of {account.slug} cannot be read: {named}. Ask the provider, run this again."
             )
-        listed += page.found
-        after = page.last_ref
+        listed += page.rows
+        after = page.next_after
         if after is None:
             break
     counts: Counter[str] = Counter()
@@ -135,13 +154,15 @@ def _take_up(engine: Engine, account: Account, generation: int, refund: Provider
         return leave_by_hand(db, account, generation, refund, reason)
 
 
-def _gateway(given: Settings) -> StripeGateway:
+def gateway_of(given: Settings) -> StripeGateway:
+    """The provider with the keys of the workers."""
     return StripeGateway(
         given.provider_keys, given.provider_base_url, given.provider_connect_seconds, given.provider_read_seconds
     )
 
 
-def _as_owner(engine: Engine) -> None:
+def as_owner(engine: Engine) -> None:
+    """Raises ClickException unless this is the owner of the schema."""
     try:
         with transaction(engine, read_only=True) as db:
             who = scalar(db, "SELECT current_user")

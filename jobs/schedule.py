@@ -20,6 +20,7 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from jobs import (
     books,
     by_hand,
+    charges,
     daily_cap,
     holds,
     inbox,
@@ -37,8 +38,8 @@ from ledger.brakes import may_send
 from ledger.database import scalar, transaction
 
 # Rounds that count nothing but these got nowhere.
-_NO_PROGRESS: Final = frozenset(
-    ("busy", "failed", "no_answer", "not_alive", "not_standing", "reads", "disputes_unread", "waits")
+NO_PROGRESS: Final = frozenset(
+    ("busy", "failed", "no_answer", "not_alive", "not_standing", "reads", "disputes_unread", "waits", "lost", "differs")
 )
 PAUSE_SECONDS: Final = 0.2
 
@@ -69,6 +70,7 @@ PERIODIC: Final = (
     Periodic(
         "outside", outside.run_once, 5, "each account's lists have their own times; what waits for room is placed soon"
     ),
+    Periodic("charges", charges.run_once, 1, "somebody waits at the counter for what is read of a charge"),
     Periodic("holds", holds.run_once, 60, "an authorisation lapses after days; a minute later it is known"),
     Periodic("daily_cap", daily_cap.run_once, 5, "a raise or a new business day shows at the caps desk at once"),
     Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
@@ -151,7 +153,7 @@ def until_quiet(worker: Worker, horizon_seconds: float) -> Counts:
         for periodic in PERIODIC:
             round_.update(run_job(periodic, worker))
         total.update(round_)
-        if any(name not in _NO_PROGRESS for name in round_):
+        if any(name not in NO_PROGRESS for name in round_):
             moved_at = time.monotonic()
             continue
         try:
@@ -171,7 +173,9 @@ _NEXT: Final = """
     SELECT least(
         (SELECT min(extract(epoch FROM o.due_at - now())) FROM outbox o
             WHERE o.merchant_id = :m AND o.done_at IS NULL AND o.due_at <= now() + make_interval(secs => :horizon)),
-        (SELECT 0 FROM provider_events WHERE merchant_id = :m AND done_at IS NULL LIMIT 1))
+        (SELECT 0 FROM provider_events WHERE merchant_id = :m AND done_at IS NULL LIMIT 1),
+        (SELECT min(extract(epoch FROM due_at - now())) FROM charge_readings
+            WHERE merchant_id = :m AND done_at IS NULL AND due_at <= now() + make_interval(secs => :horizon)))
 """
 
 

@@ -1,16 +1,15 @@
 """The ledger against itself, once a night for each merchant (ledger.self_check). What it finds is said aloud and never mended."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
+from jobs.each_merchant import each_merchant
 from jobs.liveness import SELF_CHECK_LOCKS
 from jobs.logs import log
-from jobs.worker import BUSY, Counts, Worker, sqlstate
+from jobs.worker import Counts, Worker
 from ledger.database import run, scalar, transaction
 from ledger.self_check import ALL_CHECKS, FIRST_KEY, Fault, check_step, raise_alarms
 
@@ -42,21 +41,13 @@ def walk(engine: Engine, merchant_id: UUID) -> Iterator[tuple[int, list[Fault]]]
 
 def run_once(worker: Worker) -> Counts:
     """Checks each merchant whose night it is and that was not checked in it. Counts: checked, faults."""
-    counts: Counts = Counter()
-    for merchant_id in worker.merchants():
-        if worker.stopping.is_set():
-            break
-        try:
-            with worker.liveness.singleton(merchant_id, SELF_CHECK_LOCKS) as alone:
-                if alone:
-                    _check_tonight(worker, merchant_id, counts)
-        except BUSY as error:
-            counts["busy"] += 1
-            log.warning("self_check_waits", merchant=str(merchant_id), error=error, code=sqlstate(error))
-        except SQLAlchemyError as error:
-            counts["failed"] += 1
-            log.error("self_check_failed", merchant=str(merchant_id), error=error, code=sqlstate(error))
-    return +counts
+    return each_merchant(worker, "self_check", _one_merchant)
+
+
+def _one_merchant(worker: Worker, merchant_id: UUID, counts: Counts) -> None:
+    with worker.liveness.singleton(merchant_id, SELF_CHECK_LOCKS) as alone:
+        if alone:
+            _check_tonight(worker, merchant_id, counts)
 
 
 def _check_tonight(worker: Worker, merchant_id: UUID, counts: Counts) -> None:

@@ -186,7 +186,7 @@ class Standing:
                 if self.fault:
                     raise_alarm(db, merchant, ALARM, None, f"Nothing is sent: {FAULTS[self.fault]}"[:300])
                 else:
-                    close_alarms(db, merchant, ALARM)
+                    close_alarms(db, merchant, ALARM, "The database is the one it was: sending is allowed.")
 
     @contextmanager
     def _held(self) -> Iterator[None]:

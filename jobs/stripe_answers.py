@@ -19,6 +19,7 @@ from ledger.disputes import ProviderDispute
 from ledger.fingerprint import METADATA_VALUE_CHARACTERS
 from ledger.refusals import refusal_code
 from ledger.settlement import NotAccepted, ProviderRefund, Refused, Unknown
+from ledger.verification import ProviderCharge
 
 # What the provider writes as a refund's reason when an authorisation ended by itself (STRIPE.md §1): no money moved.
 LAPSED: Final = "expired_uncaptured_charge"
@@ -39,6 +40,10 @@ _REFUSING_TYPES: Final = frozenset(("invalid_request_error", "card_error"))
 _OF_THE_CREDENTIAL: Final = frozenset(("livemode_mismatch", "api_key_expired", "platform_api_key_expired"))
 
 
+# More units than this no object of the provider is of, and no column of the books takes.
+MOST_UNITS: Final = 1 << 50
+
+
 class Unreadable(ValueError):
     """The answer is not what the provider gives for this call."""
 
@@ -53,6 +58,8 @@ def read_refund(answer: Any) -> ProviderRefund:
         raise Unreadable("the refund has no id that could be one")
     if type(amount) is not int or not isinstance(currency, str):
         raise Unreadable("the refund has no amount and currency")
+    if not 0 <= amount <= MOST_UNITS or not is_currency(currency):
+        raise Unreadable("the refund's amount or currency cannot be one")
     metadata = body.get("metadata")
     return ProviderRefund(
         refund_ref=refund_ref,
@@ -87,6 +94,8 @@ def read_dispute(answer: Any) -> ProviderDispute:
     status, created = _text(body.get("status"), 40), _instant(body.get("created"))
     if type(amount) is not int or not isinstance(currency, str) or not status or created is None:
         raise Unreadable("the dispute has no amount, currency, state or time")
+    if not 0 <= amount <= MOST_UNITS or not is_currency(currency):
+        raise Unreadable("the dispute's amount or currency cannot be one")
     details = body.get("evidence_details")
     return ProviderDispute(
         dispute_ref=dispute_ref,
@@ -99,6 +108,11 @@ def read_dispute(answer: Any) -> ProviderDispute:
         created_at=created,
         due_at=_instant(details.get("due_by")) if isinstance(details, Mapping) else None,
     )
+
+
+def is_currency(text: str) -> bool:
+    """Whether a text is three letters, as every code of a currency is."""
+    return len(text) == 3 and text.isascii() and text.isalpha()
 
 
 def _mark(metadata: Any, name: str, most: int = 80) -> str:
@@ -124,6 +138,18 @@ def read_payment(answer: Any) -> ProviderPayment:
         status=_text(body.get("status"), 40), amount_minor=whole, received_minor=received, capturable_minor=capturable,
         currency=currency.upper()[:3],
     )  # fmt: skip
+
+
+def read_charge(answer: Any) -> ProviderCharge:
+    """A charge object as ours. Raises Unreadable unless its amounts and currency are there and of their kind."""
+    body = answer.to_dict() if isinstance(answer, stripe.StripeObject) else answer
+    if not isinstance(body, Mapping) or body.get("object") != "charge":
+        raise Unreadable("the answer is no charge")
+    currency, amounts = body.get("currency"), [body.get("amount_captured"), body.get("amount_refunded")]
+    if not isinstance(currency, str) or any(type(one) is not int or not 0 <= one <= MOST_UNITS for one in amounts):
+        raise Unreadable("the charge has no amounts and currency")
+    captured, refunded = (_minor(amount, currency) for amount in amounts)
+    return ProviderCharge(_id(body.get("id")), captured, refunded, currency.upper()[:3])
 
 
 def _minor(amount: Any, currency: str) -> int:

@@ -8,16 +8,16 @@ releases money.
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 import stripe
 from pydantic import SecretStr
 
-from jobs.stripe_account_pages import AccountPage, account_disputes_page, account_refunds_page
-from jobs.stripe_amounts import NotSendable, to_provider
+from jobs.stripe_amounts import NotSendable
 from jobs.stripe_answers import (
     BUSY_SECONDS,
     CREDENTIAL_SECONDS,
@@ -27,20 +27,34 @@ from jobs.stripe_answers import (
     backoff,
     failed_call,
     payment_in_error,
+    read_charge,
     read_dispute,
     read_payment,
     read_refund,
 )
 from jobs.stripe_cancels import as_refund, judged
-from jobs.stripe_lists import Page, movements_of, movements_page, refunds_page, shown_refund
+from jobs.stripe_creates import CHARGE_REF, as_of_seller, confirmed, create_params
+from jobs.stripe_lists import (
+    account_disputes_page,
+    account_refunds_page,
+    charges_page,
+    disputes_page,
+    movements_of,
+    movements_page,
+    refunds_page,
+    shown_refund,
+)
 from jobs.stripe_session import ProviderSession
 from ledger.captures import ProviderPayment
+from ledger.charge_facts import ShownCharge
 from ledger.database import forbid_open_transaction
 from ledger.disputes import ProviderDispute
 from ledger.outbox import SEND_MARGIN_SECONDS
+from ledger.provider_pages import Page
 from ledger.reconciliation import Look
 from ledger.reconciliation_compare import Movement, ShownRefund
-from ledger.settlement import Confirmed, NotAccepted, Outcome, ProviderRefund, Refused, Unknown, mismatch
+from ledger.settlement import NotAccepted, Outcome, ProviderRefund, Refused, Unknown
+from ledger.verification import ProviderCharge
 
 R = TypeVar("R")
 
@@ -50,23 +64,38 @@ stripe.enable_telemetry = False
 LIST_PAGE: Final = 100
 # A payment has a handful of refunds; a list without end is no list.
 LIST_MOST: Final = 2000
-# Failures of a look that are about this one payment, and not about the provider.
+# Failures of a look that are about the one object that was asked for, and not about the provider.
 NO_PAYMENT_REF: Final = "no_payment_ref"
 UNREADABLE_LIST: Final = "unreadable_list"
+_NO_REF: Final = (NO_PAYMENT_REF, "no_charge_ref", "no_refund_ref", "no_dispute_ref")
+_OF_ONE: Final = (UNREADABLE_LIST, "unreadable_refund", "another_charge", "another_dispute", "another_refund")
 _PAYMENT_REF: Final = re.compile(r"pi_[A-Za-z0-9_]{1,90}")
-_CHARGE_REF: Final = re.compile(r"(ch|py)_[A-Za-z0-9_]{1,90}")
 _ACCOUNT_REF: Final = re.compile(r"(acct_[A-Za-z0-9]{1,58})?")
 # What the SDK raises on JSON that is no object, on bytes that are no text, and on nesting without end (measured).
 _UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 
 class LookFailed(Exception):
-    """The provider could not be asked, or its answer cannot be relied on. It proves nothing: look again later."""
+    """The provider could not be asked, or its answer cannot be relied on. It proves nothing: look again later.
 
-    def __init__(self, code: str, http_status: int | None = None) -> None:
+    `of_one`: it is about the one object that was asked for, and says nothing of the account's others.
+    """
+
+    def __init__(self, code: str, http_status: int | None = None, *, of_one: bool = False) -> None:
         super().__init__(code)
         self.code = code
         self.http_status = http_status
+        self.of_one = of_one or self.not_there or code in _OF_ONE
+
+    @property
+    def refused(self) -> bool:
+        """Whether the account does not let us ask: a person has to look at the credential."""
+        return isinstance(self, NoCredential) or self.http_status in (401, 403)
+
+    @property
+    def not_there(self) -> bool:
+        """Whether there is nothing of this id to read, now or later."""
+        return not self.refused and (self.http_status == 404 or self.code in _NO_REF)
 
 
 class NoSuchRefund(LookFailed):
@@ -94,6 +123,8 @@ class _Account(Protocol):
     def credential(self) -> str: ...
     @property
     def livemode(self) -> bool: ...
+    @property
+    def expected_account(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -145,9 +176,9 @@ class StripeGateway:
             return _not_read(failure, attempt_no)
         try:
             answer = client.v1.refunds.create(params, {"idempotency_key": key, "max_network_retries": 0})
-            return _confirmed(request, answer)
+            return confirmed(request, answer)
         except stripe.StripeError as error:
-            return _as_of_seller(request, failed_call(error, attempt_no))
+            return as_of_seller(request, failed_call(error, attempt_no))
         except _UNREADABLE as error:
             return Unknown("unreadable_answer", type(error).__name__)
 
@@ -183,6 +214,30 @@ class StripeGateway:
         found = self._read(account, lambda client: read_payment(client.v1.payment_intents.retrieve(payment_intent_ref)))
         if found.payment_intent_ref != payment_intent_ref:
             raise LookFailed(UNREADABLE_LIST)
+        return found
+
+    def charge(self, account: _Account, charge_ref: str) -> ProviderCharge:
+        """A charge as it stands now: what was taken, and what of it was paid back. Raises NoSuchRefund (404), LookFailed."""
+        if not CHARGE_REF.fullmatch(charge_ref):
+            raise NoSuchRefund("no_charge_ref")
+        found = self._read(account, lambda client: read_charge(client.v1.charges.retrieve(charge_ref)))
+        if found.charge_ref != charge_ref:
+            raise LookFailed("another_charge")
+        return found
+
+    def charges_of(self, account: _Account, *, payment_intent: str = "", customer: str = "") -> list[ShownCharge]:
+        """Every charge of one payment, or of one customer at the provider, newest first. Raises LookFailed, also for a list that
+        does not end, or that holds a charge which cannot be read."""
+        found: list[ShownCharge] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._read(
+                account, partial(charges_page, after=after, payment_intent=payment_intent, customer=customer)
+            )
+            found += page.rows
+            after = page.next_after
+            if page.unread or len(found) > LIST_MOST:
+                raise LookFailed(UNREADABLE_LIST)
         return found
 
     def find(self, look: Look) -> ProviderRefund | None:
@@ -227,22 +282,21 @@ class StripeGateway:
         return found
 
     def has_key(self, account: _Account) -> bool:
-        """Whether calls for this account can be made at all; without a key of its own and of its mode none leaves."""
+        """Whether calls for this account can be made at all; without a key of its own and of its mode none leaves.
+
+        Raises LookFailed when the provider does not say whose account it is.
+        """
         try:
             self._client(account)
         except NoCredential:
             return False
         return True
 
-    def account_refunds(
-        self, account: _Account, created_from: datetime, after: str | None
-    ) -> AccountPage[ProviderRefund]:
+    def account_refunds(self, account: _Account, created_from: datetime, after: str | None) -> Page[ProviderRefund]:
         """One page of every refund of an account made since `created_from`, newest first, whoever made it. Raises LookFailed."""
         return self._read(account, lambda client: account_refunds_page(client, created_from, after))
 
-    def account_disputes(
-        self, account: _Account, created_from: datetime, after: str | None
-    ) -> AccountPage[ProviderDispute]:
+    def account_disputes(self, account: _Account, created_from: datetime, after: str | None) -> Page[ProviderDispute]:
         """One page of the disputes of an account opened since `created_from`, newest first. Raises LookFailed."""
         return self._read(account, lambda client: account_disputes_page(client, created_from, after))
 
@@ -258,6 +312,10 @@ class StripeGateway:
     def refunds_page(self, account: _Account, since: datetime, until: datetime, after: str) -> Page[ShownRefund]:
         """A page of an account's refunds made in [since, until), whoever made them, newest first. Raises LookFailed."""
         return self._read(account, lambda client: refunds_page(client, since, until, after))
+
+    def disputes_page(self, account: _Account, since: datetime, until: datetime, after: str) -> Page[ProviderDispute]:
+        """A page of an account's disputes opened in [since, until), newest first. Raises LookFailed."""
+        return self._read(account, lambda client: disputes_page(client, since, until, after))
 
     def movements_page(
         self, account: _Account, kind: str, since: datetime, until: datetime, after: str
@@ -314,7 +372,7 @@ class StripeGateway:
 
         Raises WrongAccount, NoCredential (the provider does not let the key ask), LookFailed (no answer: nothing is sent).
         """
-        expected = of.account or getattr(of, "expected_account", "")
+        expected = of.account or of.expected_account
         if not expected or (of.credential, of.account, expected) in self._proven:
             return
         try:
@@ -361,61 +419,11 @@ def _pages(client: stripe.StripeClient, payment_intent_ref: str) -> dict[str, Pr
         params = {**params, "starting_after": page.data[-1].id}
 
 
-def create_params(request: Mapping[str, Any]) -> stripe.params.RefundCreateParams:
-    """The body of the create call, the same bytes for the same frozen request. Raises NotSendable.
-
-    The charge is named, not the payment: it is what the person saw and what the answer is compared with.
-    """
-    if not _CHARGE_REF.fullmatch(request["charge"]):
-        raise NotSendable("the capture's charge reference is none of the provider's")
-    params: stripe.params.RefundCreateParams = {
-        "charge": request["charge"],
-        "amount": to_provider(int(request["amount_minor"]), request["currency"]),
-        "metadata": dict(request["metadata"]),
-    }
-    # Left out where they are not asked for, as every request without a platform is.
-    if request.get("reverse_transfer"):
-        params["reverse_transfer"] = True
-    if request.get("refund_application_fee"):
-        params["refund_application_fee"] = True
-    return params
-
-
 def account_of(request: Mapping[str, Any]) -> Account:
     """Whose key a frozen request is sent with, to which account, and which account that key was set up for."""
     return Account(
         request["account"], request["credential"], request["livemode"], request.get("expected_account", "")
     )  # fmt: skip
-
-
-# Codes of a balance that is too low; with a transfer to take back it is the seller's, and the call errs instead of waiting.
-_TOO_LOW: Final = frozenset({"balance_insufficient", "insufficient_funds", "insufficient_balance_for_refund"})
-
-
-def _as_of_seller(request: Mapping[str, Any], outcome: Outcome) -> Outcome:
-    if isinstance(outcome, Refused) and request.get("reverse_transfer") and outcome.code in _TOO_LOW:
-        return replace(outcome, code="seller_underfunded")
-    return outcome
-
-
-def _confirmed(request: Mapping[str, Any], answer: Any) -> Outcome:
-    """Confirmed only when the answer is a refund that matches what was asked for; else a person has to look (S68)."""
-    refund = read_refund(answer)
-    response = answer.last_response
-    status, request_ref = response.code, (response.request_id or "")[:80]
-    if not 200 <= status < 300:
-        raise Unreadable("a refund under a status that is no success")
-    asked = {
-        "amount_minor": int(request["amount_minor"]), "currency": request["currency"], "charge_ref": request["charge"],
-        "intent_id": request["metadata"]["onceback_intent"], "provider_refund_ref": None,
-    }  # fmt: skip
-    wrong = mismatch(asked, refund)  # type: ignore[arg-type]
-    if wrong:
-        return Unknown(
-            f"differs:{wrong}", f"{wrong} differs from what was asked for", status, request_ref, needs_person=True,
-            refund_ref=refund.refund_ref, refund_status=refund.status,
-        )  # fmt: skip
-    return Confirmed(refund, status, request_ref)
 
 
 def _not_read(failure: LookFailed, attempt_no: int) -> Outcome:
@@ -440,4 +448,5 @@ def _cancel_refused(request: Mapping[str, Any], error: stripe.StripeError, attem
 
 
 def _look_failed(error: stripe.StripeError) -> LookFailed:
-    return LookFailed(failed_call(error, 1).code, error.http_status)
+    outcome = failed_call(error, 1)
+    return LookFailed(outcome.code, error.http_status, of_one=isinstance(outcome, Refused))

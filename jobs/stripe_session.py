@@ -1,4 +1,5 @@
-"""The HTTP session under the provider's SDK: one host, no redirects, no surroundings, and answers of a bounded size."""
+"""The HTTP session under the provider's SDK: one host, at judged addresses, no redirects, no surroundings, and answers of a
+bounded size."""
 
 import time
 from typing import Any, Final
@@ -6,6 +7,7 @@ from typing import Any, Final
 import requests
 import urllib3
 
+from jobs.stripe_addresses import JudgedAdapter
 from ledger import tracing
 
 # A full list page of refunds is about 200 KB; ten times that is no answer of the provider.
@@ -23,6 +25,8 @@ class ProviderSession(requests.Session):
         super().__init__()
         self.trust_env = False
         self.max_redirects = 0
+        for scheme in ("https://", "http://"):
+            self.mount(scheme, JudgedAdapter())
         self._whole_answer_seconds = whole_answer_seconds
 
     def get_redirect_target(self, resp: requests.Response) -> None:

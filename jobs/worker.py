@@ -25,6 +25,7 @@ from jobs.switch import Recent, Switch
 from ledger.brakes import may_send
 from ledger.database import WORKER_STATEMENT_SECONDS, connect, rows, transaction
 from ledger.outbox import Claimed
+from ledger.passkey_proof import Party
 from ledger.seals import SealVerifier
 from settings import Settings
 
@@ -155,7 +156,7 @@ def running_worker(settings: Settings) -> Iterator[Worker]:
     gateway = StripeGateway(
         settings.provider_keys, settings.provider_base_url, settings.provider_connect_seconds, settings.provider_read_seconds
     )  # fmt: skip
-    verifier = SealVerifier(list(settings.seal_public_keys))
+    verifier = SealVerifier(settings.seal_public_keys, settings.automatic_seal_public, Party.of(settings.public_origin))
     url = settings.database_url.get_secret_value()
     engine = connect(
         url, pool_size=settings.worker_pool_size, statement_seconds=WORKER_STATEMENT_SECONDS, name="worker"

@@ -31,6 +31,7 @@ class Reading:
     account: str
     credential: str
     livemode: bool
+    expected_account: str
     list: str
     created_from: datetime
     began_at: datetime
@@ -49,7 +50,8 @@ _TAKE: Final = """
     UPDATE account_readings r SET due_at = now() + :every, began_at = coalesce(r.began_at, now()) FROM provider_accounts a
     WHERE r.merchant_id = :m AND a.merchant_id = r.merchant_id AND a.provider_account_id = r.provider_account_id
         AND {which}
-    RETURNING r.merchant_id, r.provider_account_id AS account_id, a.account_ref AS account, a.credential, a.livemode, r.list,
+    RETURNING r.merchant_id, r.provider_account_id AS account_id, a.account_ref AS account, a.credential, a.livemode,
+        coalesce(a.expected_account_ref, '') AS expected_account, r.list,
         coalesce(r.done_to - CAST(:overlap AS interval), now() - CAST(:back AS interval)) AS created_from, r.began_at, r.page_after
 """
 _DUE: Final = "r.due_at <= now()"

@@ -29,6 +29,8 @@ class Discrepancy:
 
 def order_minor_of(capture: CaptureFacts, currency: str) -> int | None:
     """The part of an order in `currency` that a capture paid; None when the shop must still say it."""
+    if capture.linked is False:
+        return 0
     if capture.order_minor is not None:
         return capture.order_minor
     return capture.captured_minor + capture.held_minor if capture.currency == currency else None
@@ -64,6 +66,18 @@ def check_tax(
         )
 
 
+def target_minor(facts: OrderFacts, found: list[Discrepancy]) -> int:
+    """What the lines have to sum to: the total, or what was paid of it where cash was rounded to its smallest coin."""
+    coin = max((capture.step_minor for capture in facts.captures if capture.tender == "cash"), default=1)
+    parts = [order_minor_of(capture, facts.currency) for capture in facts.captures]
+    paid = sum(part for part in parts if part is not None)
+    if None in parts or not 0 < abs(paid - facts.total_minor) < coin:
+        return facts.total_minor
+    numbers = {"total_minor": facts.total_minor, "captured_order_minor": paid, "coin_minor": coin}
+    found.append(named("cash_rounding", "the cash was rounded to its smallest coin", **numbers))
+    return paid
+
+
 def check_captures(facts: OrderFacts, found: list[Discrepancy]) -> None:
     codes = sorted({facts.currency, *(capture.currency for capture in facts.captures)})
     unknown = [code for code in codes if code not in EXPONENTS]
@@ -72,6 +86,12 @@ def check_captures(facts: OrderFacts, found: list[Discrepancy]) -> None:
     parts = [order_minor_of(capture, facts.currency) for capture in facts.captures]
     paid = sum(part for part in parts if part is not None)
     numbers = {"total_minor": facts.total_minor, "captured_order_minor": paid}
+    unlinked = [capture.capture_ref for capture in facts.captures if capture.linked is False]
+    if unlinked:
+        say = "a payment is not tied to this order and counts nothing of it"
+        found.append(named("capture_unlinked", say, capture=unlinked[0], captures=len(unlinked)))
+    if any(discrepancy.name == "cash_rounding" for discrepancy in found):
+        return
     if None in parts:
         found.append(named("currency_mixed", "a capture in another currency lacks its order_minor"))
     elif paid < facts.total_minor:

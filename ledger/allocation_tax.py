@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ledger.money import ppm, scale, spread
-from ledger.order_facts import LineFacts
+from ledger.order_facts import LineFacts, TaxFacts
 
 AS_CHARGED = "tax.as_charged@1"
 AT_RATE = "tax.at_rate@1"
+BY_RATE = "tax.by_rate@1"
 UNCODED = "tax"
 """Code of a line's tax when the shop states the amount without a code."""
 
@@ -69,3 +71,27 @@ def _at_rate(line: LineFacts, price_mode: str, value_minor: int, rates: list[int
 
 def _codes(line: LineFacts, minors: list[int]) -> tuple[TaxShare, ...]:
     return tuple(TaxShare(tax.code, tax.rate_ppm, minor) for tax, minor in zip(line.taxes, minors, strict=True))
+
+
+def by_rate(
+    lines: Sequence[LineFacts], values: Sequence[int], taxes: Sequence[LineTax], totals: Sequence[TaxFacts]
+) -> list[LineTax]:
+    """`tax.by_rate@1`: each code's total over the lines that name the code, by taxable value; lines' own figures win."""
+    stated = [index for index, line in enumerate(lines) if _silent(line)]
+    found: dict[int, list[TaxShare]] = {index: [] for index in stated}
+    for total in totals:
+        at = [i for i in stated if any(tax.code == total.code for tax in lines[i].taxes)]
+        weights = [max(0, values[i]) for i in at]
+        if total.minor is None or not at or (not sum(weights) and total.minor):
+            return [LineTax(None) if i in found else tax for i, tax in enumerate(taxes)]
+        for i, share in zip(at, spread(total.minor, weights), strict=True):
+            found[i].append(TaxShare(total.code, total.rate_ppm, share))
+    return [
+        LineTax(sum(share.minor for share in found[i]), tuple(found[i]), BY_RATE) if i in found else tax
+        for i, tax in enumerate(taxes)
+    ]
+
+
+def _silent(line: LineFacts) -> bool:
+    """Names codes and states no amount of them."""
+    return line.tax_minor is None and bool(line.taxes) and all(tax.minor is None for tax in line.taxes)

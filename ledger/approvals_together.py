@@ -7,6 +7,7 @@ number, captures by id, cap days.
 import hmac
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -20,20 +21,26 @@ from ledger.approvals import (
     decided_or_stale,
     freeze_request,
     hold,
-    insert_approval,
+    refuse_no_duplicate,
     refuse_not_sendable,
     refused_as_said,
     role_of,
     sealed_approval,
     stale,
+    write_approval,
 )
 from ledger.database import rows, together
 from ledger.errors import AlreadyDecided, NotFound, Stale, WrongState
-from ledger.events import LockedCase, append, lock_case
+from ledger.events import LockedCase, lock_case
 from ledger.fingerprint import fingerprint, read_intent
 from ledger.limits import lock_payee_later, read_sum
 from ledger.reservation import reserve_cap_later, transfer
 from ledger.seals import Sealer
+from ledger.two_managers import TWO_MANAGERS
+
+ONE_BY_ONE: Final = (
+    "This amount takes more than your session: approve each refund by itself, with your code or passkey."
+)
 
 
 def approve_together(
@@ -66,12 +73,8 @@ def approve_together(
     with refused_as_said(), together(db):
         for intent in intents:
             approval = sealed_approval(intent, staff_id, seen[intent["intent_id"]], sealer)
-            insert_approval(db, approval)
+            write_approval(db, case, intent, approval)
             decided[intent["intent_id"]] = approval["approval_id"]
-            body = {"approval": str(approval["approval_id"]), "fingerprint": bytes(approval["fingerprint"]).hex(),
-                    "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"]}  # fmt: skip
-            move = ("proposed", "approved")
-            append(db, case, "intent.approved", f"staff:{staff_id}", body, intent_id=intent["intent_id"], move=move)
         for intent in sorted(intents, key=lambda intent: intent["capture_id"]):
             transfer(db, intent, "reserve")
         for intent in intents:
@@ -106,7 +109,10 @@ def _still_as_seen(
     role = role_of(db, case.merchant_id, staff_id)
     for intent in intents:
         check_may_approve(intent, staff_id, role)
-        check_sum(role, read_sum(db, case.merchant_id, intent["intent_id"]))
+        sum_ = read_sum(db, case.merchant_id, intent["intent_id"])
+        check_sum(role, sum_)
+        if sum_ is not None and sum_.strength != "session":
+            raise WrongState(ONE_BY_ONE)
     changed = [
         one if isinstance(one, Stale) else stale(db, intent)
         for one, intent in zip(refused, intents, strict=True)
@@ -118,6 +124,9 @@ def _still_as_seen(
         raise Stale(**first.facts, all=[one.facts for one in changed], more=[dict(row) for row in more])
     for intent in intents:
         refuse_not_sendable(intent)
+        refuse_no_duplicate(db, intent)
+        if intent["route"] == TWO_MANAGERS:
+            raise WrongState("Two managers decide this: each of its refunds is approved by itself, by both.")
     if intents[0]["blocked"]:
         raise WrongState("The figures of this order are in question. Nothing of it is paid until that is settled.")
 

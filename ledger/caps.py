@@ -17,7 +17,9 @@ from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotAllowed, NotFound, SamePerson, WrongState
 from ledger.events import append, lock_case
 from ledger.fingerprint import read_intent
+from ledger.hops import hop
 from ledger.ids import uuid7
+from ledger.log_fields import log
 from ledger.reservation import reserve_cap
 
 
@@ -77,6 +79,7 @@ def release_held(db: Connection, merchant_id: UUID) -> bool:
             m=merchant_id,
             i=held["intent_id"],
         )
+        log.info("released", merchant=str(merchant_id), **hop(db, merchant_id, held["intent_id"]))
         return True
     return False
 

@@ -14,12 +14,14 @@ from sqlalchemy import Connection, RowMapping
 
 from ledger.assessment import reassess
 from ledger.database import first, rows, run, scalar
-from ledger.events import append, lock_case
+from ledger.events import append, lock_open_cases
 from ledger.ids import uuid7
 from ledger.outbox import raise_alarm
 
 # After the time in which an authorisation lapses, a hold that stands is read daily.
 READ_AGAIN_AFTER: Final = timedelta(days=1)
+# An account that does not answer may in a while; each payment of it may cost a whole call.
+READ_SOON_AFTER: Final = timedelta(minutes=10)
 # Reasons with which a worker calls back what waits; the policy on events names them too.
 CAPTURED: Final = "captured_elsewhere"
 RELEASED: Final = "payment_released"
@@ -64,6 +66,14 @@ def take_reads(db: Connection, merchant_id: UUID, batch: int) -> list[ToRead]:
     return [ToRead(**row) for row in rows(db, _TAKE, m=merchant_id, batch=batch, again=READ_AGAIN_AFTER)]
 
 
+def read_soon(db: Connection, merchant_id: UUID, payment_intent_refs: list[str]) -> None:
+    """What was taken and not read, for its account does not answer, is due again in minutes. Locks their rows shortly."""
+    run(
+        db, "UPDATE captures SET next_read_at = now() + :soon WHERE merchant_id = :m AND payment_intent_ref = ANY(:refs)"
+        " AND next_read_at IS NOT NULL", soon=READ_SOON_AFTER, m=merchant_id, refs=payment_intent_refs,
+    )  # fmt: skip
+
+
 _HOLDING: Final = """
     SELECT 1 FROM captures WHERE merchant_id = :m AND payment_intent_ref = :p AND held_minor + releasing_minor > 0 LIMIT 1
 """
@@ -77,9 +87,6 @@ def holds(db: Connection, merchant_id: UUID, payment_intent_ref: str) -> bool:
 _CAPTURE: Final = """
     SELECT capture_id, order_id, currency, charge_ref FROM captures
     WHERE merchant_id = :m AND payment_intent_ref = :p AND charge_ref = :c
-"""
-_OPEN_CASES: Final = """
-    SELECT case_id FROM cases WHERE merchant_id = :m AND order_id = :o AND closed_at IS NULL ORDER BY case_id
 """
 _LOCKED: Final = """
     SELECT captured_minor, available_minor, held_minor, releasing_minor, released_minor FROM captures
@@ -100,10 +107,7 @@ def record_payment(db: Connection, merchant_id: UUID, payment: ProviderPayment) 
         db, "SELECT 1 FROM orders WHERE merchant_id = :m AND order_id = :o FOR NO KEY UPDATE",
         m=merchant_id, o=capture["order_id"],
     )  # fmt: skip
-    cases = [
-        lock_case(db, merchant_id, row["case_id"])
-        for row in rows(db, _OPEN_CASES, m=merchant_id, o=capture["order_id"])
-    ]
+    cases = lock_open_cases(db, merchant_id, [capture["order_id"]])
     now = first(db, _LOCKED, m=merchant_id, id=capture["capture_id"])
     facts = _facts(now, payment) if now is not None and payment.currency == capture["currency"] else None
     if facts is None:

@@ -4,35 +4,49 @@ The order row is locked first, so two channels asking in the same instant meet t
 is the guard behind it (P1).
 """
 
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
+from ledger.allowances import open_asks
+from ledger.asked_lines import AskedLine, line_facts, read_asked_lines, settled
 from ledger.assessment import reassess
+from ledger.calendar_days import text
 from ledger.card_numbers import mask_card_numbers
+from ledger.charge_cases import release_claims
+from ledger.conversations import Talk, add_conversation
 from ledger.database import first, rows, run, scalar
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, MoreThanLeft, NotFound, WrongState
 from ledger.events import LockedCase, append, lock_case
 from ledger.evidence import add_announced
 from ledger.ids import uuid7
 from ledger.intents import live_intents, withdraw
-from ledger.policies import effective_policy
+from ledger.policy_of_sale import Asked, pay_within
 from ledger.queries.refusals import refunds_of_lines
 from ledger.reservation import give_back
+from ledger.statement_time import check_stated
 
 REASONS: Final = ("changed_mind", "size", "faulty", "damaged", "wrong_item", "other")
-REJECT_REASONS: Final = ("outside_window", "not_our_item", "not_returned", "duplicate_request", "other")
+REJECT_REASONS: Final = (
+    "outside_window",
+    "not_our_item",
+    "not_returned",
+    "duplicate_request",
+    "no_duplicate_charge",
+    "other",
+)
 MAX_LINES: Final = 200
 
 
 @dataclass(frozen=True)
 class ReturnRequest:
-    """What a channel or the counter asks. `lines` are (line reference, quantity); `relation` is the customer's own answer
-    to "the existing request, or a separate item?": `existing`, `separate`, or None when nobody asked yet. `customer` is the
-    shop's reference or the e-mail of who asks, to be compared with the order's; None when the caller knows who asks."""
+    """What a channel or the counter asks; an exchange is the counter's alone. `lines` are (line reference, quantity);
+    `relation` is the customer's own answer to "the existing request, or a separate item?": `existing`, `separate`, or None when
+    nobody asked yet. `customer` is the shop's reference or the e-mail of who asks, to be compared with the order's; None when the
+    caller knows who asks. `stated_at` (aware): when the customer said it, None: now."""
 
     order_ref: str
     lines: tuple[tuple[str, int], ...]
@@ -44,6 +58,8 @@ class ReturnRequest:
     customer: str | None = None
     customer_verified: str = ""
     customer_text: str = ""
+    kind: Literal["return", "exchange"] = "return"
+    stated_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -53,19 +69,6 @@ class Opened:
     case_id: UUID
     number: int
     status: Literal["opened", "joined"]
-
-
-@dataclass
-class _Line:
-    row: RowMapping
-    asked: int
-    free: list[tuple[int, int]] = field(default_factory=list)
-    open_by_case: dict[UUID, int] = field(default_factory=dict)
-    closed_units: int = 0
-
-    @property
-    def left(self) -> int:
-        return sum(b - a for a, b in self.free)
 
 
 def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Opened:
@@ -82,7 +85,8 @@ def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Op
     )  # fmt: skip
     if order is None or (request.customer is not None and not _is_of(db, order, request.customer)):
         raise NotFound("No order of this shop has that reference. Check the number on the confirmation.")
-    lines = _read_lines(db, order, request)
+    check_stated(db, order["placed_at"], request.stated_at)
+    lines = read_asked_lines(db, order, request.lines)
     joined = _same_request(db, order, lines, request)
     if joined is not None:
         return _join(db, lock_case(db, merchant_id, joined), request)
@@ -122,52 +126,7 @@ def _check(request: ReturnRequest) -> None:
         raise BadInput("conversation.reference", "give the reference of the conversation, 1 to 120 characters")
 
 
-_HELD: Final = """
-    SELECT ci.line_id, ci.case_id, lower(ci.units) AS a, upper(ci.units) AS b, c.closed_at IS NULL AS open
-    FROM case_items ci JOIN cases c ON c.merchant_id = ci.merchant_id AND c.case_id = ci.case_id
-    WHERE ci.merchant_id = :m AND ci.order_id = :o AND ci.live ORDER BY ci.line_id, lower(ci.units)
-"""
-
-
-def _read_lines(db: Connection, order: RowMapping, request: ReturnRequest) -> list[_Line]:
-    found = {
-        row["line_ref"]: row
-        for row in rows(
-            db, "SELECT * FROM order_lines WHERE merchant_id = :m AND order_id = :o AND line_ref = ANY(:refs)",
-            m=order["merchant_id"], o=order["order_id"], refs=[ref for ref, _ in request.lines],
-        )
-    }  # fmt: skip
-    lines = []
-    for ref, quantity in request.lines:
-        row = found.get(ref)
-        if row is None:
-            raise BadInput("lines", f"this order has no line {ref!r}")
-        if row["kind"] != "goods":
-            raise BadInput("lines", f"line {ref!r} is {row['kind']}, which is not returned by itself")
-        if quantity > row["quantity"]:
-            raise MoreThanLeft(
-                f"More units are asked for than were bought: {quantity} of {row['quantity']} on line {ref}.",
-                lines=[{"line": ref, "asked": quantity, "bought": row["quantity"], "left": row["quantity"]}],
-            )
-        lines.append(_Line(row, quantity))
-    held = rows(db, _HELD, m=order["merchant_id"], o=order["order_id"])
-    for line in lines:
-        at = 0
-        for item in (item for item in held if item["line_id"] == line.row["line_id"]):
-            if item["a"] > at:
-                line.free.append((at, item["a"]))
-            at = item["b"]
-            count = item["b"] - item["a"]
-            if item["open"]:
-                line.open_by_case[item["case_id"]] = line.open_by_case.get(item["case_id"], 0) + count
-            else:
-                line.closed_units += count
-        if at < line.row["quantity"]:
-            line.free.append((at, line.row["quantity"]))
-    return lines
-
-
-def _same_request(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> UUID | None:
+def _same_request(db: Connection, order: RowMapping, lines: list[AskedLine], request: ReturnRequest) -> UUID | None:
     """The open case this request is the same as, if any (rule 2)."""
     if request.relation == "separate":
         return None
@@ -190,9 +149,9 @@ def _same_request(db: Connection, order: RowMapping, lines: list[_Line], request
     return None
 
 
-def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> None:
+def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[AskedLine], request: ReturnRequest) -> None:
     touched = [line for line in lines if line.open_by_case or line.closed_units]
-    facts = [_line_facts(line) for line in lines]
+    facts = [line_facts(line) for line in lines]
     gone = [line for line in lines if line.left == 0 and not line.open_by_case]
     short = [line for line in lines if line.left < line.asked]
     if gone or (request.relation == "existing" and not any(line.open_by_case for line in lines)):
@@ -201,7 +160,7 @@ def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], reques
             raise AlreadyRefunded(refunds=refunds, lines=facts)
     if short:
         paid = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in short if line.closed_units])
-        raise MoreThanLeft(lines=facts, cases=_case_numbers(db, order, lines), refunds=paid)
+        raise MoreThanLeft(settled(short), lines=facts, cases=_case_numbers(db, order, lines), refunds=paid)
     if touched and request.relation is None:
         refunds = refunds_of_lines(db, order["merchant_id"], [line.row["line_id"] for line in touched])
         raise AskCustomer(lines=facts, cases=_case_numbers(db, order, lines), refunds=refunds)
@@ -211,13 +170,7 @@ def _refuse_or_ask(db: Connection, order: RowMapping, lines: list[_Line], reques
         )
 
 
-def _line_facts(line: _Line) -> dict[str, Any]:
-    held = sum(line.open_by_case.values())
-    return {"line": line.row["line_ref"], "title": line.row["title"], "asked": line.asked, "bought": line.row["quantity"],
-            "left": line.left, "in_open_cases": held, "refunded": line.closed_units}  # fmt: skip
-
-
-def _case_numbers(db: Connection, order: RowMapping, lines: list[_Line]) -> list[dict[str, Any]]:
+def _case_numbers(db: Connection, order: RowMapping, lines: list[AskedLine]) -> list[dict[str, Any]]:
     ids = sorted({case for line in lines for case in line.open_by_case})
     found = rows(
         db, "SELECT case_id, number, channel, opened_at, stage FROM cases WHERE merchant_id = :m AND case_id = ANY(:ids)"
@@ -235,32 +188,29 @@ def _join(db: Connection, case: LockedCase, request: ReturnRequest) -> Opened:
 
 
 def _add_conversation(db: Connection, case: LockedCase, request: ReturnRequest, *, joined: bool) -> bool:
-    return run(
-        db, "INSERT INTO conversations (merchant_id, conversation_id, case_id, channel, reference, actor, customer_verified,"
-        " customer_text, joined, at) VALUES (:m, :id, :c, :ch, :ref, :actor, :verified, :text, :joined, :at)"
-        " ON CONFLICT DO NOTHING",
-        m=case.merchant_id, id=uuid7(), c=case.case_id, ch=request.channel, ref=request.reference, actor=request.actor,
-        verified=request.customer_verified, text=request.customer_text, joined=joined, at=case.at,
-    ) == 1  # fmt: skip
+    talk = Talk(request.channel, request.reference, request.actor, request.customer_verified, request.customer_text)
+    return add_conversation(db, case, talk, joined=joined)
 
 
 _INSERT_CASE: Final = """
-    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, separate, opened_by, channel, opened_at, due_at,
-        summary, announced, currency, signals)
-    VALUES (:m, :c, :o, :customer, :reason, :separate, :actor, :channel, now(), now() + :due, :summary, :announced,
-        :currency, :signals)
+    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, kind, reason, separate, opened_by, channel, opened_at, due_at,
+        summary, announced, currency, signals, stated_at)
+    VALUES (:m, :c, :o, :customer, :kind, :reason, :separate, :actor, :channel, now(), coalesce(:stated, now()) + :due, :summary,
+        :announced, :currency, :signals, :stated)
 """
 
 
-def _open(db: Connection, order: RowMapping, lines: list[_Line], request: ReturnRequest) -> Opened:
+def _open(db: Connection, order: RowMapping, lines: list[AskedLine], request: ReturnRequest) -> Opened:
     merchant_id, case_id = order["merchant_id"], uuid7()
-    policy = effective_policy(db, merchant_id, order["placed_at"])
     separate = request.relation == "separate"
+    refs = [line.row["line_ref"] for line in lines]
+    due = pay_within(db, Asked(merchant_id, order["order_id"], order["placed_at"], refs, request.reason))
     run(
-        db, _INSERT_CASE, m=merchant_id, c=case_id, o=order["order_id"], customer=order["customer_id"], reason=request.reason,
-        separate=separate, actor=request.actor, channel=request.channel, due=timedelta(days=policy.pay_within_days),
-        summary=_summary(lines), announced=sum(line.asked for line in lines), currency=order["currency"],
-        signals=_signals(db, order, separate),
+        db, _INSERT_CASE, m=merchant_id, c=case_id, o=order["order_id"], customer=order["customer_id"], kind=request.kind,
+        reason=request.reason, separate=separate, actor=request.actor, channel=request.channel,
+        due=due, summary=_summary(lines),
+        announced=sum(line.asked for line in lines), currency=order["currency"],
+        signals=_signals(db, order, separate), stated=request.stated_at,
     )  # fmt: skip
     case = lock_case(db, merchant_id, case_id)
     taken = [(line, *unit) for line in lines for unit in _lowest(line)]
@@ -272,14 +222,21 @@ def _open(db: Connection, order: RowMapping, lines: list[_Line], request: Return
         )  # fmt: skip
     _add_conversation(db, case, request, joined=False)
     units = [{"line": line.row["line_ref"], "from": a, "to": b} for line, a, b in taken]
-    body = {"channel": request.channel, "reason": request.reason, "units": units, "separate": separate}
+    body: dict[str, Any] = {
+        "channel": request.channel, "reason": request.reason, "units": units, "separate": separate,
+    }  # fmt: skip
+    if request.stated_at is not None:
+        body["statement_sent_at"] = text(request.stated_at)
     append(db, case, "case.opened", request.actor, body)
+    # What would be given for keeping these units is worked out again first: it may be for nothing now.
+    for ask in open_asks(db, merchant_id, order["order_id"], [(line.row["line_id"], a, b) for line, a, b in taken]):
+        reassess(db, ask, request.actor)
     add_announced(db, case, [(line.row["line_id"], line.asked) for line in lines], request.channel, request.actor)
     reassess(db, case, request.actor)
     return Opened(case_id, case.number, "opened")
 
 
-def _lowest(line: _Line) -> list[tuple[int, int]]:
+def _lowest(line: AskedLine) -> list[tuple[int, int]]:
     need, taken = line.asked, []
     for a, b in line.free:
         if need:
@@ -288,7 +245,7 @@ def _lowest(line: _Line) -> list[tuple[int, int]]:
     return taken
 
 
-def _summary(lines: list[_Line]) -> str:
+def _summary(lines: list[AskedLine]) -> str:
     head = lines[0]
     more = f" +{len(lines) - 1}" if len(lines) > 1 else ""
     return f"{head.asked} of {head.row['quantity']} · {head.row['title'] or head.row['sku']}{more}"[:200]
@@ -335,9 +292,16 @@ def reject(db: Connection, merchant_id: UUID, case_id: UUID, actor: str, reason:
     append(db, case, "case.rejected", actor, reason=reason, stage="rejected")
     run(
         db,
+        "UPDATE case_asks SET live = false WHERE merchant_id = :m AND case_id = :c AND live",
+        m=merchant_id,
+        c=case_id,
+    )
+    run(
+        db,
         "UPDATE case_items SET live = false WHERE merchant_id = :m AND case_id = :c AND live",
         m=merchant_id,
         c=case_id,
     )
+    release_claims(db, case)
     run(db, "UPDATE cases SET closed_at = now() WHERE merchant_id = :m AND case_id = :c", m=merchant_id, c=case_id)
     return case

@@ -19,12 +19,13 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql as quoting
-from psycopg.pq import ExecStatus, PipelineStatus
+from psycopg.pq import ExecStatus
 from psycopg.rows import dict_row, tuple_row
 from sqlalchemy import Connection, Engine, RowMapping, create_engine, event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from ledger.errors import NetworkInsideTransaction
+from ledger.pipeline import Queued, answered, pipeline, send
 
 # Web pages answer or give up in 5 s; a worker's longest statement is a scan of one merchant. Two seconds is far above the
 # longest lock any command holds (milliseconds), so waiting longer means something is stuck and should be said.
@@ -38,6 +39,9 @@ RESTED_SECONDS: Final = 5
 PREPARED_MOST: Final = 400
 
 _open: ContextVar[int] = ContextVar("open_transactions", default=0)
+_NONE: Final[Mapping[str, Any]] = {}
+# A statement's names. Not after a word or a colon, so that `::cast` and times stay as they are.
+_NAME: Final = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
 
 
 def connect(url: str, *, pool_size: int = 8, statement_seconds: int = WEB_STATEMENT_SECONDS, name: str = "") -> Engine:
@@ -62,6 +66,7 @@ def connect(url: str, *, pool_size: int = 8, statement_seconds: int = WEB_STATEM
         connect_args={"options": limits, "application_name": f"onceback-{name}", "connect_timeout": 5},
     )
     event.listen(engine, "connect", _made)
+    event.listen(engine, "do_execute", _begins_before)
     event.listen(engine, "checkin", _rests)
     event.listen(engine, "checkout", lambda raw, record, _fairy: _wakes(engine, raw, record))
     return engine
@@ -71,8 +76,17 @@ def _made(raw: Any, _record: Any) -> None:
     raw.prepared_max = PREPARED_MOST
 
 
+def _begins_before(_cursor: Any, _statement: str, _values: Any, context: Any) -> None:
+    """For statements that take SQLAlchemy's own way. An event of connections would cost every transaction, this one does not."""
+    db = context.root_connection
+    if db.in_transaction() and "begins" in db.info:
+        _raw(db)
+
+
 def _rests(_raw: Any, record: Any) -> None:
     record.info["rests_since"] = time.monotonic()
+    record.info.pop("over", None)
+    record.info.pop("begins", None)
 
 
 def _wakes(engine: Engine, raw: Any, record: Any) -> None:
@@ -104,30 +118,72 @@ def transaction(
 
     Without `merchant_id` tenant tables show no rows. `staff_id` and `token_id` open the person's own memberships and the
     token's own row before a tenant is known. A read-only transaction cannot write whatever its code does.
+
+    It begins with its first statement; where that is one of several `together`, in their round trip.
     """
+    with _one_more_open(), engine.begin() as db:
+        db.info["begins"] = (read_only, str(merchant_id or ""), str(staff_id or ""), token_id)
+        yield db
+
+
+@contextmanager
+def transaction_that_asks(
+    engine: Engine, merchant_id: UUID, sql: str, /, **values: Any
+) -> Iterator[tuple[Connection, str | None]]:
+    """`transaction`, and what a query that leaves along with its BEGIN says: the first column of its first row, as text.
+
+    `sql` is a constant with `:names` as for `rows`; the values are quoted as literals, for this round trip binds none.
+    """
+    with _one_more_open(), engine.begin() as db:
+        yield db, _begin(db, (False, str(merchant_id), "", ""), sql, values)
+
+
+@contextmanager
+def _one_more_open() -> Iterator[None]:
     token = _open.set(_open.get() + 1)
     try:
-        with engine.begin() as db:
-            _begin(db, read_only, str(merchant_id or ""), str(staff_id or ""), token_id)
-            yield db
+        yield
     finally:
         _open.reset(token)
 
 
-def _begin(db: Connection, read_only: bool, merchant: str, staff: str, token: str) -> None:
-    """BEGIN and the tenant in one round trip, which only the simple protocol can do; so the values are quoted here."""
-    raw = _raw(db)
-    quoted = [quoting.quote(value, raw) for value in (merchant, staff, token)]
+# Whether it is read-only, and the tenant, person and token of a transaction that begins.
+Begins = tuple[bool, str, str, str]
+
+
+def _begin(db: Connection, begins: Begins, asks: str = "", values: Mapping[str, Any] = _NONE) -> str | None:
+    """BEGIN, the tenant and `asks` in one round trip, which only the simple protocol can do; so the values are quoted here."""
+    raw = _driver(db)
+    read_only, *pinned = begins
+    merchant, staff, token = (quoting.quote(value, raw) for value in pinned)
     statements = (
-        f"BEGIN{' READ ONLY' if read_only else ''}; SELECT set_config('onceback.merchant', {quoted[0]}, true),"
-        f" set_config('onceback.staff', {quoted[1]}, true), set_config('onceback.token', {quoted[2]}, true)"
+        f"{_BEGIN[read_only]}; SELECT set_config('onceback.merchant', {merchant}, true),"
+        f" set_config('onceback.staff', {staff}, true), set_config('onceback.token', {token}, true)"
     )
+    if asks:
+        statements += "; " + _NAME.sub(lambda name: quoting.quote(values[name[1]], raw), asks)
     try:
         answer = raw.pgconn.exec_(statements.encode())
         if answer.status != ExecStatus.TUPLES_OK:
             raise psycopg.errors.error_from_result(answer)
     except psycopg.Error as error:
-        _raise(db, statements, error)
+        _raise(db, asks or statements, error)
+    said = answer.get_value(0, 0) if answer.ntuples else None
+    return said.decode() if said is not None else None
+
+
+_BEGIN: Final = ("BEGIN", "BEGIN READ ONLY")
+_PIN: Final = (
+    "SELECT set_config('onceback.merchant', :merchant, true), set_config('onceback.staff', :staff, true),"
+    " set_config('onceback.token', :token, true)"
+)
+
+
+def _begin_together(db: Connection, begins: Begins) -> None:
+    """The same without waiting, as the first of what leaves together."""
+    read_only, merchant, staff, token = begins
+    send(_driver(db), _BEGIN[read_only])
+    run_later(db, _PIN, merchant=merchant, staff=staff, token=token)
 
 
 def forbid_open_transaction() -> None:
@@ -151,10 +207,35 @@ def first(db: Connection, sql: str, /, **values: Any) -> RowMapping | None:
     return cast("RowMapping | None", _execute(db, sql, values, dict_row, psycopg.RawCursor.fetchone))
 
 
+def in_batches(db: Connection, sql: str, most: int, /, **values: Any) -> Iterator[list[RowMapping]]:
+    """All rows of a statement, `most` at a time, through a cursor of the server: never more than a batch of them is held here.
+
+    The transaction stays open until the last batch is taken, and is given up by the server when the next one is not asked for
+    within IDLE_TRANSACTION_SECONDS.
+    """
+    statement, names = _translated(sql)
+    try:
+        with psycopg.RawServerCursor(_raw(db), "batches", row_factory=dict_row) as cursor:
+            cursor.execute(statement, [values[name] for name in names])
+            while batch := cursor.fetchmany(most):
+                yield cast("list[RowMapping]", batch)
+    except psycopg.Error as error:
+        _raise(db, sql, error)
+
+
 def scalar(db: Connection, sql: str, /, **values: Any) -> Any:
     """The first column of the first row, or None."""
     row = _execute(db, sql, values, tuple_row, psycopg.RawCursor.fetchone)
     return row[0] if row is not None else None
+
+
+def of_each(**queries: str) -> str:
+    """One statement of several: its only row has the rows of each by its name, as JSON, so ids and times are text in them.
+
+    A statement costs this process more than the server, and all of these see the same moment.
+    """
+    parts = (f"(SELECT coalesce(json_agg(r), '[]') FROM ({sql}) r) AS {name}" for name, sql in queries.items())  # noqa: S608 constants
+    return f"SELECT {', '.join(parts)}"
 
 
 def run(db: Connection, sql: str, /, **values: Any) -> int:
@@ -186,6 +267,7 @@ class Later:
 
     def rows(self) -> list[RowMapping]:
         """All its rows."""
+        answered(self._cursor.connection)
         try:
             return cast("list[RowMapping]", self._cursor.fetchall())
         except psycopg.Error as error:
@@ -203,9 +285,12 @@ def together(db: Connection) -> Iterator[None]:
     They run in their order, and after one that fails none runs. The first error is raised at the end of the block, or by
     the next statement whose answer is waited for.
     """
-    raw = _raw(db)
+    begins = db.info.pop("begins", None)
+    raw = _driver(db)
     try:
-        with raw.pipeline():
+        with pipeline(raw):
+            if begins is not None:
+                _begin_together(db, begins)
             yield
     except psycopg.Error as error:
         _raise(db, "", error)
@@ -213,7 +298,21 @@ def together(db: Connection) -> Iterator[None]:
 
 def run_later(db: Connection, sql: str, /, **values: Any) -> Later:
     """Runs a statement whose answer nothing has to wait for: inside `together` its errors may come later, else at once."""
-    return Later(db, _execute(db, sql, values, dict_row, _same))
+    return Later(db, _execute(db, sql, values, dict_row, _same, Queued))
+
+
+def commit_later(db: Connection) -> None:
+    """Sends the transaction's COMMIT along with the statements before it, as the last of a `together` block.
+
+    Only what an entry point said is its last act calls this: rows that many wait for are then held by nobody who waits for
+    this process. The transaction is over with it, and a statement after it raises AssertionError. If one before it failed,
+    nothing is committed.
+    """
+    try:
+        _raw(db).commit()
+    except psycopg.Error as error:
+        _raise(db, "COMMIT", error)
+    db.info["over"] = True
 
 
 Cursor = psycopg.RawCursor[Any]
@@ -224,23 +323,36 @@ def _same(cursor: Cursor) -> Cursor:
 
 
 def _row_count(cursor: Cursor) -> int:
-    raw = cursor.connection
-    if raw.pgconn.pipeline_status != PipelineStatus.OFF:
-        with raw.pipeline() as waited_for:
-            waited_for.sync()
+    answered(cursor.connection)
     return cursor.rowcount
 
 
 def _raw(db: Connection) -> psycopg.Connection[Any]:
+    """The driver's connection, in a transaction."""
+    if (begins := db.info.pop("begins", None)) is not None:
+        _begin(db, begins)
+    return _driver(db)
+
+
+def _driver(db: Connection) -> psycopg.Connection[Any]:
+    if "over" in db.info:
+        raise AssertionError("the transaction was committed with the act before this statement")
     if not db.in_transaction():
         db.begin()
     return cast("psycopg.Connection[Any]", db.connection.dbapi_connection)
 
 
-def _execute(db: Connection, sql: str, values: Mapping[str, Any], row: Any, read: Callable[[Cursor], Any]) -> Any:
+def _execute(
+    db: Connection,
+    sql: str,
+    values: Mapping[str, Any],
+    row: Any,
+    read: Callable[[Cursor], Any],
+    kind: type[Cursor] = psycopg.RawCursor,
+) -> Any:
     statement, names = _translated(sql)
     try:
-        cursor = psycopg.RawCursor(_raw(db), row_factory=row)
+        cursor = kind(_raw(db), row_factory=row)
         cursor.execute(statement, [values[name] for name in names])
         return read(cursor)
     except psycopg.Error as error:
@@ -249,7 +361,7 @@ def _execute(db: Connection, sql: str, values: Mapping[str, Any], row: Any, read
 
 def _raise(db: Connection, statement: str, error: psycopg.Error) -> NoReturn:
     """As SQLAlchemy raises it; a connection that was lost is given up, and the pool asks the others before it lends them."""
-    gone = not db.invalidated and (_raw(db).closed or _raw(db).broken)
+    gone = not db.invalidated and _lost(db)
     if gone:
         db.invalidate(error)
     if gone and error.sqlstate is None and not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -260,8 +372,9 @@ def _raise(db: Connection, statement: str, error: psycopg.Error) -> NoReturn:
     ) from error
 
 
-# Not after a word or a colon, so that `::cast` and times stay as they are.
-_NAME: Final = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
+def _lost(db: Connection) -> bool:
+    raw = cast("psycopg.Connection[Any]", db.connection.dbapi_connection)
+    return bool(raw.closed or raw.broken)
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from ledger.card_numbers import mask_card_numbers
 from ledger.database import first, rows, run
 from ledger.errors import BadInput, NotFound, WrongState
 from ledger.ids import uuid7
-from ledger.reconciliation_compare import Kind, Part, Sum
+from ledger.reconciliation_compare import About, Kind, Part, Sum
 
 # The closed list of a person's resolutions. In STANDS the two sides will go on to differ, and that is the answer.
 CODES: Final = ("timing", "adopted", "external", "provider_error", "our_error", "written_off", "duplicate_recovered")
@@ -29,7 +29,8 @@ LONGEST_NOTE: Final = 2000
 
 @dataclass(frozen=True)
 class Found:
-    """What a run found about one refund. `at`: the moment in the period. Figures are JSON of both sides."""
+    """What was found about one refund, dispute or payment (`refund_ref` names it). `at`: the moment in the period. Figures are
+    JSON of both sides."""
 
     kind: Kind
     refund_ref: str
@@ -37,12 +38,14 @@ class Found:
     ours: dict[str, Any]
     theirs: dict[str, Any]
     at: datetime
+    about: About = "refund"
 
 
-def join(db: Connection, merchant_id: UUID, account_id: UUID, run_id: UUID, found: Found) -> UUID:
+def join(db: Connection, merchant_id: UUID, account_id: UUID, run_id: UUID | None, found: Found) -> UUID:
     """The discrepancy this finding belongs to, which is a new row when none is open. Locks nothing.
 
-    Two runs that find the same at once meet at the key of the row: the second joins the first's.
+    `run_id` is None for what no run found. Two runs that find the same at once meet at the key of the row: the second joins
+    the first's.
     """
     here = first(db, _OF_RUN, m=merchant_id, a=account_id, r=run_id, ref=found.refund_ref, late=found.kind == "late")
     if here is not None:
@@ -53,7 +56,7 @@ def join(db: Connection, merchant_id: UUID, account_id: UUID, run_id: UUID, foun
     run(
         db, _INSERT, m=merchant_id, d=uuid7(), a=account_id, r=run_id, kind=found.kind, ref=found.refund_ref,
         intent=found.intent_id, n=last["occurrence"] + 1 if last else 1, follows=last["discrepancy_id"] if last else None,
-        ours=_json(found.ours), theirs=_json(found.theirs), at=found.at,
+        ours=_json(found.ours), theirs=_json(found.theirs), at=found.at, about=found.about,
     )  # fmt: skip
     made = _last(db, merchant_id, account_id, found)
     if made is None:
@@ -63,8 +66,8 @@ def join(db: Connection, merchant_id: UUID, account_id: UUID, run_id: UUID, foun
 
 _INSERT: Final = """
     INSERT INTO discrepancies (merchant_id, discrepancy_id, provider_account_id, run_id, kind, refund_ref, intent_id,
-        occurrence, follows, ours, theirs, dated_at)
-    VALUES (:m, :d, :a, :r, :kind, :ref, :intent, :n, :follows, CAST(:ours AS jsonb), CAST(:theirs AS jsonb), :at)
+        occurrence, follows, ours, theirs, dated_at, about)
+    VALUES (:m, :d, :a, :r, :kind, :ref, :intent, :n, :follows, CAST(:ours AS jsonb), CAST(:theirs AS jsonb), :at, :about)
     ON CONFLICT (merchant_id, provider_account_id, refund_ref, kind, occurrence) DO NOTHING
 """
 # One refund has one name in a run. Where the books were brought on late, they stay late, and that is said already.
@@ -146,16 +149,17 @@ def resolve_gone(
     """Open discrepancies that a finished run over their moment did not find any more; returns how many."""
     gone = rows(db, _GONE, m=merchant_id, a=account_id, r=run_id, from_at=from_at, to_at=to_at)
     for row in gone:
-        system_resolves(
-            db, merchant_id, row["discrepancy_id"], "gone", "A later run compared both sides and found them equal."
-        )
+        text = _READABLE if row["kind"] == "unreadable" else _EQUAL
+        system_resolves(db, merchant_id, row["discrepancy_id"], "gone", text)
     return len(gone)
 
 
+_EQUAL: Final = "A later run compared both sides and found them equal."
+_READABLE: Final = "A later run could read it."
 _GONE: Final = """
-    SELECT d.discrepancy_id FROM discrepancies d
+    SELECT d.discrepancy_id, d.kind FROM discrepancies d
     WHERE d.merchant_id = :m AND d.provider_account_id = :a AND d.dated_at >= :from_at AND d.dated_at < :to_at
-        AND NOT EXISTS (SELECT 1 FROM discrepancy_acts c WHERE c.merchant_id = d.merchant_id
+        AND d.about <> 'payment' AND NOT EXISTS (SELECT 1 FROM discrepancy_acts c WHERE c.merchant_id = d.merchant_id
             AND c.discrepancy_id = d.discrepancy_id AND c.kind = 'resolved')
         AND NOT EXISTS (SELECT 1 FROM reconciliation_findings f WHERE f.merchant_id = d.merchant_id
             AND f.discrepancy_id = d.discrepancy_id AND f.run_id = :r)

@@ -27,6 +27,14 @@ LISTED: Final = frozenset((
 # An open dispute changes by hook; this is the net under it. A question may become a dispute of the same id.
 OPEN_LOOK: Final = timedelta(minutes=30)
 
+# An account that does not answer may in a while; each look at it may cost a whole call.
+SILENT_LOOK: Final = timedelta(minutes=10)
+
+
+def takes(status: str) -> bool:
+    """Whether a dispute in this state takes its money: as `dispute_takes` in the database, for what only the provider shows."""
+    return not status.startswith("warning_") and status not in ("won", "prevented")
+
 
 @dataclass(frozen=True)
 class ProviderDispute:
@@ -94,13 +102,20 @@ _LOOKS: Final = """
     WHERE d.merchant_id = :m AND a.merchant_id = d.merchant_id AND a.provider_account_id = d.provider_account_id
         AND d.dispute_ref IN (SELECT dispute_ref FROM disputes WHERE merchant_id = :m AND next_look_at <= now()
             ORDER BY next_look_at LIMIT :most FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING d.dispute_ref, d.provider_account_id, a.account_ref, a.credential, a.livemode
+    RETURNING d.merchant_id, d.dispute_ref, d.provider_account_id, a.account_ref, a.credential, a.livemode,
+        coalesce(a.expected_account_ref, '') AS expected_account
 """
 
 
 def take_dispute_looks(db: Connection, merchant_id: UUID, most: int) -> list[RowMapping]:
     """Open disputes whose time to be read again has come, put off until the next time. The caller commits, then reads."""
     return rows(db, _LOOKS, m=merchant_id, wait=OPEN_LOOK, most=most)
+
+
+def look_soon_at_disputes(db: Connection, merchant_id: UUID, dispute_refs: list[str]) -> None:
+    """Those that were taken to be read, at an account that does not answer, are looked at again in minutes."""
+    run(db, "UPDATE disputes SET next_look_at = now() + :wait WHERE merchant_id = :m AND dispute_ref = ANY(:refs)"
+        " AND next_look_at IS NOT NULL", wait=SILENT_LOOK, m=merchant_id, refs=dispute_refs)  # fmt: skip
 
 
 def refund_anyway(db: Connection, merchant_id: UUID, dispute_ref: str, staff_id: UUID, reason: str) -> None:
@@ -125,4 +140,4 @@ def refund_anyway(db: Connection, merchant_id: UUID, dispute_ref: str, staff_id:
         " ON CONFLICT (merchant_id, dispute_ref) DO NOTHING", r=uuid7(), why=mask_card_numbers(reason.strip())[:500],
         s=staff_id, **keys)  # fmt: skip
     if charge is not None:
-        place(db, charge)
+        place(db, charge, takes=False)

@@ -12,9 +12,18 @@ from math import floor
 from typing import Any
 
 from ledger.canonical import CanonicalError, digest
-from ledger.entitlement_rules import CATALOGUE
+from ledger.entitlement_catalogue import CATALOGUE
 
 RECORD_TAG = "entitlement@1"
+NOT_ITS_DIGEST = "the digest is not that of the record"
+
+APART = frozenset(
+    {
+        "promo.adjustment", "promo.gift_kept", "deductions.restocking", "deductions.label", "allowances.exchange",
+        "deductions.override", "allowances.override",
+    }
+)  # fmt: skip
+"""Lines whose tax is that of several ranges, or stands apart from a fee; the total holds it."""
 
 Record = Mapping[str, Any]
 
@@ -27,7 +36,7 @@ def check(record: Record, bound: Mapping[str, str] | None = None) -> list[str]:
     """Everything wrong with a record. With `bound`, its digests of inputs must be exactly these."""
     wrong: list[str] = []
     try:
-        for look in (_digest, _lines, _totals, _claims, _payment, _rules):
+        for look in (_digest, _lines, _totals, _claims, _payment, _rules, _override, _policies):
             wrong.extend(look(record))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError, _RefusedError) as error:
         wrong.append(f"the record lacks a part or holds something else in its place: {error!r}")
@@ -42,7 +51,7 @@ def _digest(record: Record) -> list[str]:
         found = digest(body, RECORD_TAG)
     except CanonicalError as error:
         return [f"the record is not canonical JSON: {error}"]
-    return [] if found == record["digest"] else ["the digest is not that of the record"]
+    return [] if found == record["digest"] else [NOT_ITS_DIGEST]
 
 
 def _lines(record: Record) -> list[str]:
@@ -58,10 +67,18 @@ def _lines(record: Record) -> list[str]:
             wrong.append(f"{name}: the tax expression does not give {tax['minor']}")
         if sum(_int(minor) for minor in tax["codes"].values()) != tax["minor"]:
             wrong.append(f"{name}: the tax codes do not sum to its tax")
-        if not min(0, line["minor"]) <= tax["minor"] <= max(0, line["minor"]):
+        if line["rule"] not in APART and not min(0, line["minor"]) <= tax["minor"] <= max(0, line["minor"]):
             wrong.append(f"{name}: the tax is not inside the amount")
+        if sum(_int(minor) for minor in _parts(line).values()) != line["minor"]:
+            wrong.append(f"{name}: its parts by line of the order do not sum to it")
         before[number] = line["minor"]
     return wrong
+
+
+def _parts(line: Record) -> Mapping[str, int]:
+    """What an amount is of each line of the order. Records of engine 1 name one line."""
+    parts: Mapping[str, int] = line["parts"] if "parts" in line else {line["line"]: line["minor"]}
+    return parts
 
 
 def _totals(record: Record) -> list[str]:
@@ -76,8 +93,19 @@ def _totals(record: Record) -> list[str]:
         wrong.append("the subtotals do not sum to the total")
     if sum(line["tax"]["minor"] for line in record["lines"]) != _int(record["tax"]):
         wrong.append("the taxes of the lines do not sum to the tax")
+    track = record.get("track")
+    if track is not None and track[f"{track['chosen']}_total"] != record["total"]:
+        wrong.append("the total is not that of the track that was chosen")
     if _int(record["net"]) + record["tax"] != record["total"]:
         wrong.append("net and tax do not sum to the total")
+    if not 0 <= record["tax"] <= record["total"]:
+        wrong.append("the tax is not inside the total")
+    codes: dict[str, int] = {}
+    for line in record["lines"]:
+        for code, minor in line["tax"]["codes"].items():
+            codes[code] = codes.get(code, 0) + minor
+    if any(minor < 0 for minor in codes.values()):
+        wrong.append("a tax code is below zero in all")
     return wrong
 
 
@@ -85,12 +113,17 @@ def _claims(record: Record) -> list[str]:
     wrong = []
     payable: dict[str, int] = {}
     for line in record["lines"]:
-        payable[line["line"]] = payable.get(line["line"], 0) + line["minor"]
+        for name, minor in _parts(line).items():
+            payable[name] = payable.get(name, 0) + minor
+    released = record.get("released", {})
     if not set(payable) == set(record["claimed"]) == set(record["retained"]) == set(record["ceilings"]):
         return ["claims, retained amounts and ceilings are not of the lines of the record"]
+    if not set(released) <= set(payable):
+        return ["what is released is not of the lines of the record"]
     for name, minor in payable.items():
         claimed, retained, ceiling = record["claimed"][name], record["retained"][name], record["ceilings"][name]
-        if _int(claimed) - _int(retained) != minor or retained < 0:
+        loose = _int(released.get(name, 0))
+        if _int(claimed) - _int(retained) + loose != minor or min(retained, loose) < 0 or retained > max(0, claimed):
             wrong.append(f"{name}: claimed less retained is not what is payable on it")
         if claimed + _int(ceiling["earlier"]) > _int(ceiling["allocated"]) and claimed > 0:
             wrong.append(f"{name}: claims are above what the line was charged at")
@@ -125,6 +158,29 @@ def _payment(record: Record) -> list[str]:
         wrong.append("a capture is drawn on twice")
     if record["outcome"] == "payable" and not captures:
         wrong.append("the outcome is payable and nothing is drawn")
+    return wrong
+
+
+def _override(record: Record) -> list[str]:
+    """What was computed stands beside what was asked for, and one line makes the difference."""
+    moved = sum(line["minor"] for line in record["lines"] if line["rule"].endswith(".override"))
+    said = record.get("override")
+    if said is None:
+        return ["a line overrides what was computed, and the record does not say so"] if moved else []
+    if _int(said["minor"]) != record["total"] or _int(said["computed_minor"]) + moved != said["minor"] or not moved:
+        return ["what was computed and what was asked for do not differ by the line that says so"]
+    return []
+
+
+def _policies(record: Record) -> list[str]:
+    """Where several policies decide, each line is one policy's, and what they come to is the whole."""
+    parts = record.get("policies")
+    if parts is None:
+        return []
+    lines = [line for part in parts for line in part["lines"]]
+    wrong = [] if len(set(lines)) == len(lines) and len(parts) > 1 else ["a line is decided by two policies"]
+    if max(0, sum(_int(part["minor"]) for part in parts)) != record["total"]:
+        wrong.append("what the policies decide does not sum to the total")
     return wrong
 
 

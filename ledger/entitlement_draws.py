@@ -1,7 +1,8 @@
 """Which money goes back: what is owed now, over the order's captures, in a fixed order.
 
-External tenders (card, wallet, bank) come before gift cards and store credit; inside a class the largest capture first,
-ties by id. What fits nowhere is a shortfall: never lowered silently, never moved to another order's payment.
+`external_first`: card, wallet and bank before gift card and store credit; `capture_order` inside a class. The orders are
+fixed, so draws depend only on the cumulative sum. `pro_rata` gives each capture its share of all that was paid so far. What
+fits nowhere is a shortfall: never lowered silently, never moved to another order's payment.
 
 A payment that was only authorised is let go whole or not at all; a part that falls on it is a shortfall (the shop captures
 less), and does not move on to another payment.
@@ -9,12 +10,12 @@ less), and does not move on to another payment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ledger.entitlement_facts import CaptureState
 from ledger.expressions import Expr, value
-from ledger.money import cut
+from ledger.money import cut, peel
 
 EXTERNAL_TENDERS = frozenset({"card", "wallet", "bank"})
 
@@ -36,22 +37,53 @@ class Draw:
     step_minor: int
 
 
-def draws_of(owed: int, currency: str, captures: Sequence[CaptureState]) -> tuple[tuple[Draw, ...], int]:
+def draws_of(
+    owed: int,
+    currency: str,
+    captures: Sequence[CaptureState],
+    tender_order: str = "external_first",
+    capture_order: str = "largest_first",
+) -> tuple[tuple[Draw, ...], int]:
     """Draws that pay `owed` minor units of `currency`, and the shortfall: Σ order_minor + shortfall = owed."""
-    found: list[Draw] = []
+    in_turn = sorted(captures, key=lambda capture: _turn(capture, tender_order, capture_order))
+    found: dict[str, Draw] = {}
     left, on_hold = owed, 0
-    for capture in sorted(captures, key=_turn):
-        only_held = 0 < capture.held_minor == capture.captured_minor
-        taken = _draw if capture.currency == currency else _converted
-        draw = _let_go(capture, left) if only_held else taken(capture, left)
+    for capture, wanted in _shares(owed, in_turn) if tender_order == "pro_rata" else ():
+        draw = _take(capture, currency, min(left, wanted)) if wanted and not capture.held_minor else None
         if draw is not None:
-            found.append(draw)
+            found[capture.capture_id] = draw
             left -= draw.order_minor
+    for capture in in_turn:
+        before = found.pop(capture.capture_id, None)
+        already = before.order_minor if before else 0
+        draw = _take(capture, currency, left + already)
+        if draw is None or draw.order_minor < already:
+            draw = before
+        if draw is not None:
+            found[capture.capture_id] = draw
+            left -= draw.order_minor - already
         if capture.held_minor:
             part = max(0, capture.order_minor - capture.drawn_order_minor - (draw.order_minor if draw else 0))
             on_hold += min(left, part)
             left -= min(left, part)
-    return tuple(found), left + on_hold
+    return tuple(found.values()), left + on_hold
+
+
+def _take(capture: CaptureState, currency: str, most: int) -> Draw | None:
+    if 0 < capture.held_minor == capture.captured_minor:
+        return _let_go(capture, most)
+    return (_draw if capture.currency == currency else _converted)(capture, most)
+
+
+def _shares(owed: int, captures: Sequence[CaptureState]) -> Iterator[tuple[CaptureState, int]]:
+    """By captured share: the first capture's target is peeled from all paid so far and this, the next from the rest."""
+    rest = sum(min(capture.drawn_order_minor, capture.order_minor) for capture in captures) + owed
+    whole = sum(capture.order_minor for capture in captures)
+    rest = min(rest, whole)
+    for capture in sorted(captures, key=lambda one: (one.position, one.capture_id)):
+        target = peel(capture.order_minor, whole, rest)
+        yield capture, max(0, target - capture.drawn_order_minor)
+        whole, rest = whole - capture.order_minor, rest - target
 
 
 def _let_go(capture: CaptureState, left: int) -> Draw | None:
@@ -62,8 +94,23 @@ def _let_go(capture: CaptureState, left: int) -> Draw | None:
     return _made(held, ["int", capture.order_minor], ["int", capture.held_minor])
 
 
-def _turn(capture: CaptureState) -> tuple[bool, int, str]:
-    return (capture.tender not in EXTERNAL_TENDERS, -capture.order_minor, capture.capture_id)
+def _turn(capture: CaptureState, tender_order: str, capture_order: str) -> tuple[int, int, str]:
+    last = (-capture.position, capture.capture_id)
+    external = capture.tender in EXTERNAL_TENDERS
+    inside = {
+        "largest_first": (-capture.order_minor, capture.capture_id),
+        "last_first": last,
+        "first_first": (capture.position, capture.capture_id),
+    }[capture_order]
+    if tender_order == "store_value_first":
+        return (external, *inside)
+    if tender_order == "last_paid_first":
+        return (0, *last)
+    if tender_order == "first_paid_first":
+        return (0, capture.position, capture.capture_id)
+    if tender_order == "smallest_first":
+        return (0, capture.order_minor, capture.capture_id)
+    return (not external, *inside)
 
 
 def _draw(capture: CaptureState, left: int) -> Draw | None:

@@ -8,82 +8,13 @@ To add a rule, write the function, put it in the list and its id in `CATALOGUE`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
 
-from ledger.allocation import AllocatedLine, Allocation
-from ledger.entitlement_facts import Evidence, PolicyTerms, Priors
+from ledger.entitlement_allowances import KEPT
+from ledger.entitlement_conflicts import evidence_conflict, reason_supported, received_counts, serials_asked
+from ledger.entitlement_products import final_sale, gift_card, product_excluded
+from ledger.entitlement_windows import presumption, time_known, window_merchant, window_statutory
+from ledger.entitlement_working import RuleResult, Working
 from ledger.unit_ranges import Range, Ranges, first, minus, size, union, within, written
-
-CATALOGUE: dict[str, str] = {
-    "alloc.balanced": "the order carries no blocking discrepancy",
-    "unit.exists": "the units are inside a goods line of the order",
-    "unit.free": "no other case holds the units",
-    "evidence.quantity": "no more units than were received, once goods are booked in",
-    "evidence.trigger": "the units reached the stage the policy pays at",
-    "evidence.grade": "the unit that came back is the one that was sold",
-    "evidence.conflict": "the records of the warehouse agree",
-    "line.ceiling": "a line never gives back more than was charged for it",
-    "goods.units": "units at what was paid for them",
-    "shipping.full_return": "outbound shipping, every goods unit of the order being back",
-    "shipping.partial.on_last_unit": "outbound shipping waits for the last goods unit",
-    "shipping.none": "the policy does not refund outbound shipping",
-    "fees.rounding": "the order's rounding, with the goods it belongs to",
-    "fees.kept": "a fee that is not refunded with goods",
-    "capture.available": "the captures still hold what is owed",
-    "dispute.none": "no capture of the order is disputed",
-    "external.allocated": "no refund made outside is without its lines",
-    "amount.step": "the amount is on the step the capture refunds in",
-    "amount.positive": "there is something to pay",
-    "paid.within": "no more was paid than is owed",
-}
-"""Every rule id a record may cite, and what it says when it passes."""
-
-Status = Literal["pass", "fail", "needs_review"]
-_ORDER_OF_GRADES = "NABCD"
-
-
-@dataclass(frozen=True, slots=True)
-class RuleResult:
-    """What one rule found about one scope ("case", a line or a unit range)."""
-
-    id: str
-    status: Status
-    scope: str
-    reason_code: str
-    facts: tuple[str, ...] = ()
-    until: str | None = None
-
-
-@dataclass
-class Working:
-    """What the rules work on: units announced and units still payable, by line. `held_back`: a person looks first."""
-
-    allocation: Allocation
-    evidence: Evidence
-    priors: Priors
-    policy: PolicyTerms
-    announced: dict[str, Ranges] = field(default_factory=dict)
-    units: dict[str, Ranges] = field(default_factory=dict)
-    held_back: bool = False
-
-    def __post_init__(self) -> None:
-        claimed: dict[str, list[Range]] = {}
-        for row in self.evidence.units:
-            claimed.setdefault(row.line_id, []).append((row.a, row.b))
-        self.announced = {line_id: union(claimed[line_id]) for line_id in sorted(claimed, key=self._place)}
-        self.units = dict(self.announced)
-
-    def line(self, line_id: str) -> AllocatedLine:
-        found = self.allocation.line(line_id)
-        if found is None:
-            raise KeyError(line_id)
-        return found
-
-    def _place(self, line_id: str) -> tuple[int, str]:
-        line = self.allocation.line(line_id)
-        return (line.position if line else 0, line_id)
-
 
 Rule = Callable[[Working], Iterator[RuleResult]]
 
@@ -96,55 +27,131 @@ def alloc_balanced(work: Working) -> Iterator[RuleResult]:
         yield RuleResult("alloc.balanced", "fail", "case", found.name, facts, f"discrepancy.settled:{found.name}")
 
 
+def order_owner(work: Working) -> Iterator[RuleResult]:
+    theirs, ours = work.evidence.customer_ref, work.sale.customer_ref
+    if theirs is not None and ours is not None and theirs != ours:
+        work.units = dict.fromkeys(work.units, ())
+        yield RuleResult("order.owner", "fail", "case", "another_customer's_order")
+
+
 def unit_exists(work: Working) -> Iterator[RuleResult]:
     for line_id, units in work.units.items():
         line = work.allocation.line(line_id)
-        quantity = line.quantity if line and line.kind == "goods" else 0
+        quantity = line.quantity if line and line.returnable else 0
         kept = within(units, [(0, quantity)])
-        work.units[line_id] = kept
         if kept != units:
+            work.units[line_id] = kept
             gone = written(minus(units, kept))
             yield RuleResult("unit.exists", "fail", f"{line_id}{gone}", "not_on_the_order", (f"quantity:{quantity}",))
+    if work.evidence.kind in ("return", "exchange"):
+        for line_id in work.evidence.not_delivered:
+            if work.units.get(line_id):
+                work.units[line_id] = ()
+                yield RuleResult("unit.exists", "fail", line_id, "not_delivered", (), "cancellation")
 
 
 def unit_free(work: Working) -> Iterator[RuleResult]:
     for line_id, units in work.units.items():
-        for claim in sorted(work.priors.claims, key=lambda claim: (claim.a, claim.case_ref)):
-            taken = within(units, [(claim.a, claim.b)]) if claim.line_id == line_id else ()
+        for claim in sorted(work.claims.get(line_id, ()), key=lambda claim: (claim.a, claim.case_ref)):
+            taken = within(units, [(claim.a, claim.b)])
             if taken:
                 units = minus(units, taken)
                 where = f"{line_id}{written(taken)}"
                 yield RuleResult("unit.free", "fail", where, "held_by_another_case", (f"case:{claim.case_ref}",))
+        for row in work.allowances.get(line_id, ()):
+            settled = within(units, [(row.a or 0, row.b or 0)]) if row.closes else ()
+            if settled:
+                units = minus(units, settled)
+                yield RuleResult("unit.free", "fail", f"{line_id}{written(settled)}", "settled_by_an_allowance")
         work.units[line_id] = units
+
+
+def serial_match(work: Working) -> Iterator[RuleResult]:
+    """A unit sold under a serial comes back under one of its line, and each of them once."""
+    for line_id, units in work.units.items():
+        line = work.allocation.line(line_id)
+        if line is None or not units or not serials_asked(work, line_id):
+            continue
+        owners = _owners(work, line_id, line.serials)
+        for ranges, row in work.graded.get(line_id, ()):
+            for a, b in within(units, ranges):
+                wrong = _wrong_serial(work, row.serial, (a, b), owners)
+                units = minus(units, [(a, b)])
+                if wrong is None:
+                    continue
+                work.units[line_id] = minus(work.units[line_id], [(a, b)])
+                where, facts = f"{line_id}{written([(a, b)])}", (f"serial:{row.serial}",)
+                until = f"inspected:{where}" if row.serial is None else None
+                yield RuleResult("serial.match", "fail", where, wrong, facts, until)
+        if units:
+            work.units[line_id] = minus(work.units[line_id], units)
+            where = f"{line_id}{written(units)}"
+            yield RuleResult("serial.match", "fail", where, "serial_missing", (), f"inspected:{where}")
+
+
+def _owners(work: Working, line_id: str, sold: tuple[str, ...]) -> dict[str, Range]:
+    """The unit of the case that came back under each serial of a line: of several the one sold under it, else the first seen."""
+    owners: dict[str, Range] = {}
+    places = {serial: (k, k + 1) for k, serial in enumerate(sold)}
+    for ranges, row in reversed(work.graded.get(line_id, ())):
+        for span in ranges:
+            if row.serial in places and span[1] - span[0] == 1 and owners.get(row.serial) != places[row.serial]:
+                owners[row.serial] = span if span == places[row.serial] else owners.get(row.serial, span)
+    return owners
+
+
+def _wrong_serial(work: Working, given: str | None, unit: Range, owners: dict[str, Range]) -> str | None:
+    if given is None:
+        return "serial_missing"
+    if given not in owners:
+        return "serial_not_sold_here"
+    return "serial_came_back_before" if given in work.priors.serials_back or owners[given] != unit else None
 
 
 def evidence_quantity(work: Working) -> Iterator[RuleResult]:
     """Once anything of the case is booked in, what was received is the ceiling of every line, lowest units first."""
-    counts: dict[str, int] = {}
-    for row in work.evidence.received:
-        counts[row.line_id] = counts.get(row.line_id, 0) + row.count
-    if work.policy.refund_trigger == "announced" and not work.evidence.received:
+    if work.evidence.kind not in ("return", "exchange"):
+        return
+    counts = received_counts(work)
+    trigger = work.policy.refund_trigger
+    if not work.arrived and _on_its_way(work, trigger):
+        if trigger in ("received", "inspected"):
+            work.held_back = True
+            sizes = tuple(f"announced:{line_id}:{size(units)}" for line_id, units in work.announced.items())
+            yield RuleResult("evidence.quantity", "needs_review", "case", "sent_back_and_not_booked_in", sizes)
+        work.in_advance = True
         return
     for line_id, units in work.units.items():
         received, announced = counts.get(line_id, 0), size(work.announced[line_id])
-        work.units[line_id] = first(units, received)
+        work.units[line_id] = _arrived(work, line_id, units, received)
         facts: tuple[str, ...] = (f"announced:{announced}", f"received:{received}")
         waiting = minus(units, work.units[line_id])
         if waiting:
             where = f"{line_id}{written(waiting)}"
             yield RuleResult("evidence.quantity", "fail", where, "not_received", facts, f"received:{line_id}")
-        elif received > announced:
-            yield RuleResult("evidence.conflict", "needs_review", line_id, "received_more_than_announced", facts)
-    for line_id in sorted(set(counts) - set(work.units)):
-        facts = (f"received:{counts[line_id]}",)
-        yield RuleResult("evidence.conflict", "needs_review", line_id, "received_without_announcement", facts)
+
+
+def _arrived(work: Working, line_id: str, units: Ranges, received: int) -> Ranges:
+    """So many of the units as arrived: those somebody looked at before the others where a serial says which they are."""
+    if not units or not work.line(line_id).serials:
+        return first(units, received)
+    seen = within(units, [(row.a, row.b) for row in work.evidence.inspected if row.line_id == line_id])
+    return union([*first(seen, received), *first(minus(units, seen), received - size(seen))])
+
+
+def _on_its_way(work: Working, trigger: str) -> bool:
+    if trigger == "announced":
+        return True
+    if trigger == "carrier_scan":
+        return any(row.by_carrier for row in work.evidence.sent)
+    return bool(work.evidence.sent) and (trigger == "proof_of_sending" or work.preset is not None)
 
 
 def evidence_trigger(work: Working) -> Iterator[RuleResult]:
-    if work.policy.refund_trigger != "inspected":
+    if work.policy.refund_trigger != "inspected" or work.in_advance or work.evidence.kind not in ("return", "exchange"):
         return
     for line_id, units in work.units.items():
-        seen = [(row.a, row.b) for row in work.evidence.inspected if row.line_id == line_id]
+        seen = [span for ranges, _ in work.graded.get(line_id, ()) for span in ranges]
         work.units[line_id] = within(units, seen)
         waiting = minus(units, work.units[line_id])
         if waiting:
@@ -155,51 +162,67 @@ def evidence_trigger(work: Working) -> Iterator[RuleResult]:
 def evidence_grade(work: Working) -> Iterator[RuleResult]:
     """A unit graded X claims nothing; a later grade of the same unit replaces an earlier one."""
     for line_id, units in work.units.items():
-        foreign: Ranges = ()
-        for row in work.evidence.inspected:
-            if row.line_id == line_id:
-                foreign = union([*foreign, (row.a, row.b)]) if row.grade == "X" else minus(foreign, [(row.a, row.b)])
+        foreign = [span for ranges, row in work.graded.get(line_id, ()) if row.grade == "X" for span in ranges]
         quarantined = within(units, foreign)
-        work.units[line_id] = minus(units, foreign)
         if quarantined:
+            work.units[line_id] = minus(units, foreign)
             where = f"{line_id}{written(quarantined)}"
             yield RuleResult("evidence.grade", "fail", where, "not_our_unit", (f"quarantined:{size(quarantined)}",))
 
 
-def evidence_conflict(work: Working) -> Iterator[RuleResult]:
-    """Grades of one unit that differ by more than a step go to a person; the later one counts meanwhile."""
-    rows = work.evidence.inspected
-    for index, later in enumerate(rows):
-        for earlier in rows[:index]:
-            overlap = (max(earlier.a, later.a), min(earlier.b, later.b))
-            if earlier.line_id == later.line_id and overlap[0] < overlap[1] and _far(earlier.grade, later.grade):
-                where = f"{later.line_id}{written([overlap])}"
-                facts = (f"grade:{earlier.grade}", f"grade:{later.grade}")
-                yield RuleResult("evidence.conflict", "needs_review", where, "grades_differ", facts)
-
-
-def _far(one: str, other: str) -> bool:
-    if one in _ORDER_OF_GRADES and other in _ORDER_OF_GRADES:
-        return abs(_ORDER_OF_GRADES.index(one) - _ORDER_OF_GRADES.index(other)) > 1
-    return one != other
+def bundle_whole(work: Working) -> Iterator[RuleResult]:
+    """Where bundles go back only whole: kits of which every component is here, lowest first; the rest waits."""
+    if work.policy.bundle_return != "whole_only":
+        return
+    for parent in work.allocation.lines:
+        parts = work.allocation.components(parent.line_id) if parent.parent else ()
+        if not any(work.units.get(part.line_id) for part in parts):
+            continue
+        kits: Ranges = ((0, parent.quantity),)
+        for part in parts:
+            per = part.per_bundle or 1
+            missing = minus(((0, part.quantity),), work.returned(part.line_id))
+            kits = minus(kits, [(a // per, -(-b // per)) for a, b in missing])
+        for part in parts:
+            per, units = part.per_bundle or 1, work.units.get(part.line_id, ())
+            kept = within(units, [(a * per, b * per) for a, b in kits])
+            if kept != units:
+                work.units[part.line_id] = kept
+                where = f"{part.line_id}{written(minus(units, kept))}"
+                yield RuleResult("bundle.whole", "fail", where, "kit_not_whole", (), f"received:{parent.line_id}")
 
 
 UNIT_RULES: tuple[tuple[str, Rule], ...] = (
     ("alloc.balanced", alloc_balanced),
+    ("order.owner", order_owner),
+    ("time.known", time_known),
     ("unit.exists", unit_exists),
     ("unit.free", unit_free),
+    ("window.merchant", window_merchant),
+    ("window.statutory", window_statutory),
+    ("product.final_sale", final_sale),
+    ("product.excluded", product_excluded),
+    ("gift_card.unredeemed", gift_card),
+    ("cure.first", presumption),
     ("evidence.quantity", evidence_quantity),
     ("evidence.trigger", evidence_trigger),
+    ("serial.match", serial_match),
     ("evidence.grade", evidence_grade),
+    ("bundle.whole", bundle_whole),
     ("evidence.conflict", evidence_conflict),
+    ("reason.supported", reason_supported),
 )
+
+
+# Of goods that stay with the customer: the rules on what comes back have nothing to say.
+_OF_KEPT = frozenset({"alloc.balanced", "order.owner", "time.known", "unit.exists", "unit.free"})
 
 
 def run_unit_rules(work: Working) -> list[RuleResult]:
     """Every rule in turn; a rule with nothing to say is recorded as passed for the case."""
     results: list[RuleResult] = []
     for rule_id, rule in UNIT_RULES:
-        found = list(rule(work))
+        found = list(rule(work)) if work.evidence.kind not in KEPT or rule_id in _OF_KEPT else []
         results.extend(found)
         if not any(result.id == rule_id for result in found):
             results.append(RuleResult(rule_id, "pass", "case", "holds"))

@@ -49,6 +49,12 @@ class SumTooHigh(NotAllowed):
     code = "sum-too-high"
 
 
+class SumTakesTwo(NotAllowed):
+    """Together with other refunds this takes two managers. Have it worked out again on its case, then both approve it."""
+
+    code = "sum-takes-two"
+
+
 class SamePerson(LedgerError):
     """You asked for this, so another person has to approve it."""
 
@@ -71,6 +77,12 @@ class AlreadyDecided(LedgerError):
     """This refund was already approved. Nothing was sent twice."""
 
     code = "already-decided"
+
+
+class InHand(LedgerError):
+    """Somebody else has this case in hand."""
+
+    code = "in-hand"
 
 
 class AlreadyRefunded(LedgerError):

@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.canonical import canonical_bytes
-from ledger.database import Later, first, rows, run_later, scalar
+from ledger.database import Later, first, rows, run_later, scalar, together
 from ledger.errors import NotFound
 from ledger.ids import uuid7
 from ledger.states import STAGE
@@ -33,6 +33,7 @@ class LockedCase:
     case_id: UUID
     number: int
     order_id: UUID
+    kind: str
     currency: str
     opened_by: str
     stage: str
@@ -42,11 +43,16 @@ class LockedCase:
     head_hash: bytes | None
     at: datetime
 
+    def followed_by(self, row: Mapping[str, Any]) -> None:
+        """Takes a row of `next_event` that is being written as the new head."""
+        self.head_number, self.head_hash = row["number"], row["hash"]
+        self.stage = row["case_stage"] or self.stage
+
 
 # The columns of `LockedCase`, of a case that is named `c`.
 LOCKED_CASE: Final = """
-    c.merchant_id, c.case_id, c.number, c.order_id, c.currency, c.opened_by, c.stage, c.separate, c.closed_at, c.head_number,
-    c.head_hash, now() AS at
+    c.merchant_id, c.case_id, c.number, c.order_id, c.kind, c.currency, c.opened_by, c.stage, c.separate, c.closed_at,
+    c.head_number, c.head_hash, now() AS at
 """
 _LOCK: Final = """
     SELECT {columns} FROM cases c WHERE merchant_id = :merchant_id AND case_id = {which} FOR NO KEY UPDATE
@@ -56,6 +62,11 @@ _LOCK_OF_INTENT: Final = _LOCK.format(
     columns=LOCKED_CASE,
     which="(SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = :intent_id)",
 )
+
+_LOCK_ITS_ORDER: Final = """
+    SELECT 1 FROM orders WHERE merchant_id = :m
+        AND order_id = (SELECT order_id FROM cases WHERE merchant_id = :m AND case_id = :c) FOR NO KEY UPDATE
+"""
 
 
 def lock_case(db: Connection, merchant_id: UUID, case_id: UUID) -> LockedCase:
@@ -88,19 +99,60 @@ def lock_order_and_case(db: Connection, merchant_id: UUID, case_id: UUID) -> Loc
 
     Raises NotFound.
     """
-    first(
-        db, "SELECT 1 FROM orders WHERE merchant_id = :m AND order_id = (SELECT order_id FROM cases WHERE merchant_id = :m"
-        " AND case_id = :c) FOR NO KEY UPDATE", m=merchant_id, c=case_id,
-    )  # fmt: skip
-    return lock_case(db, merchant_id, case_id)
+    with together(db):
+        run_later(db, _LOCK_ITS_ORDER, m=merchant_id, c=case_id)
+        found = run_later(db, _LOCK_CASE, merchant_id=merchant_id, case_id=case_id)
+    return locked_case(found.first())
 
 
-_INSERT: Final = """
-    INSERT INTO events (merchant_id, case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason,
-        case_stage, body, previous_number, previous_hash, hash)
-    VALUES (:merchant_id, :case_id, :number, :event_id, :kind, :actor, :at, :intent_id, :from_state, :to_state, :reason,
-        :case_stage, CAST(:body AS jsonb), :previous_number, :previous_hash, :hash)
+EVENT_COLUMNS: Final = """
+    merchant_id, case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason, case_stage, body,
+    previous_number, previous_hash, hash
 """
+EVENT_VALUES: Final = """
+    :merchant_id, :case_id, :number, :event_id, :kind, :actor, :at, :intent_id, :from_state, :to_state, :reason,
+    :case_stage, CAST(:body AS jsonb), :previous_number, :previous_hash, :hash
+"""
+_INSERT: Final = f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({EVENT_VALUES})"  # noqa: S608 - two constants
+
+
+_INSERT_ALL: Final = f"""
+    INSERT INTO events ({EVENT_COLUMNS})
+    SELECT :merchant_id, case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason, case_stage,
+        CAST(body AS jsonb), previous_number, previous_hash, hash
+    FROM unnest(CAST(:case_id AS uuid[]), CAST(:number AS bigint[]), CAST(:event_id AS uuid[]), CAST(:kind AS text[]),
+        CAST(:actor AS text[]), CAST(:at AS timestamptz[]), CAST(:intent_id AS uuid[]), CAST(:from_state AS text[]),
+        CAST(:to_state AS text[]), CAST(:reason AS text[]), CAST(:case_stage AS text[]), CAST(:body AS text[]),
+        CAST(:previous_number AS bigint[]), CAST(:previous_hash AS bytea[]), CAST(:hash AS bytea[]))
+        AS e(case_id, number, event_id, kind, actor, at, intent_id, from_state, to_state, reason, case_stage, body,
+            previous_number, previous_hash, hash)
+"""  # noqa: S608 - two constants
+_EACH: Final = tuple(name.strip() for name in EVENT_COLUMNS.split(",") if name.strip() != "merchant_id")
+
+
+def lock_order_and_cases(db: Connection, merchant_id: UUID, order_id: UUID) -> dict[UUID, LockedCase]:
+    """Locks an order, then all its cases by id, and returns those."""
+    keys = {"m": merchant_id, "o": order_id}
+    first(db, "SELECT 1 FROM orders WHERE merchant_id = :m AND order_id = :o FOR NO KEY UPDATE", **keys)
+    found = rows(db, "SELECT case_id FROM cases WHERE merchant_id = :m AND order_id = :o ORDER BY case_id", **keys)
+    return {row["case_id"]: lock_case(db, merchant_id, row["case_id"]) for row in found}
+
+
+def lock_open_cases(db: Connection, merchant_id: UUID, order_ids: Sequence[UUID]) -> list[LockedCase]:
+    """Locks the open cases of orders that are locked, by id, and returns them."""
+    found = rows(db, _OPEN_CASES, m=merchant_id, orders=list(order_ids))
+    return [lock_case(db, merchant_id, row["case_id"]) for row in found]
+
+
+_OPEN_CASES: Final = """
+    SELECT case_id FROM cases WHERE merchant_id = :m AND order_id = ANY(:orders) AND closed_at IS NULL ORDER BY case_id
+"""
+
+
+def append_all(db: Connection, merchant_id: UUID, events: Sequence[Mapping[str, Any]]) -> None:
+    """Adds rows of `next_event` in one statement, in their order; what follows in a chain stands after what it follows."""
+    if events:
+        run_later(db, _INSERT_ALL, merchant_id=merchant_id, **{name: [row[name] for row in events] for name in _EACH})
 
 
 def append(
@@ -124,18 +176,32 @@ def append(
     inside `together` at its end.
     """
     if stage is None and move is not None:
-        stage = _stage_after(db, case, intent_id, move[1])
-    number = case.head_number + 1
+        stage = stage_after(db, case, intent_id, move[1])
+    row = next_event(case, kind, actor, body, intent_id=intent_id, move=move, reason=reason, stage=stage)
+    run_later(db, _INSERT, **row)
+    case.followed_by(row)
+
+
+def next_event(
+    case: LockedCase,
+    kind: str,
+    actor: str,
+    body: dict[str, Any] | None = None,
+    *,
+    intent_id: UUID | None = None,
+    move: tuple[str, str] | None = None,
+    reason: str = "",
+    stage: str | None = None,
+) -> dict[str, Any]:
+    """The row that would follow the last event of a locked case, for EVENT_COLUMNS and EVENT_VALUES; writes nothing."""
     row = {
-        "merchant_id": case.merchant_id, "case_id": case.case_id, "number": number, "event_id": uuid7(), "kind": kind,
-        "actor": actor, "at": case.at, "intent_id": intent_id, "from_state": move[0] if move else None,
+        "merchant_id": case.merchant_id, "case_id": case.case_id, "number": case.head_number + 1, "event_id": uuid7(),
+        "kind": kind, "actor": actor, "at": case.at, "intent_id": intent_id, "from_state": move[0] if move else None,
         "to_state": move[1] if move else None, "reason": reason, "case_stage": stage, "body": body or {},
         "previous_number": case.head_number or None, "previous_hash": case.head_hash,
     }  # fmt: skip
     digest = event_hash(case.head_hash, _content(row))
-    run_later(db, _INSERT, **row | {"body": canonical_bytes(body or {}).decode(), "hash": digest})
-    case.head_number, case.head_hash = number, digest
-    case.stage = stage or case.stage
+    return row | {"body": canonical_bytes(body or {}).decode(), "hash": digest}
 
 
 # Where a refund goes by itself. What a person has to look at shows, whatever else of its case waits.
@@ -152,7 +218,8 @@ ANOTHER_WAITS_OF_INTENT: Final = _ANOTHER_WAITS.format(
 )
 
 
-def _stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state: str) -> str | None:
+def stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state: str) -> str | None:
+    """The stage a move of an intent to `state` brings its case to; None when it stays."""
     # A case with a proposal is ready, so one in any other stage has none to look for.
     if (
         case.stage == STAGE["proposed"]
@@ -161,6 +228,11 @@ def _stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state
     ):
         return case.stage
     return STAGE.get(state)
+
+
+def held_stage(case: LockedCase) -> str:
+    """The stage of a case whose refund was approved just now and is held: as `append` would work it out, without reading."""
+    return case.stage if case.stage == STAGE["proposed"] else STAGE["held"]
 
 
 def event_hash(previous: bytes | None, content: dict[str, Any]) -> bytes:

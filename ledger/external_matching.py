@@ -76,7 +76,7 @@ def match_to_case(
             c=case.case_id,
         )
         case.closed_at = case.at
-    place(db, charge, freed=put == left)
+    place(db, charge, freed=put == left, takes=False)
     return Matched(put, left - put)
 
 
@@ -95,7 +95,7 @@ def mark_unrelated(db: Connection, merchant_id: UUID, refund_ref: str, actor: st
     for case in charge.cases.values():
         if case.closed_at is None:
             append(db, case, "outside.unrelated", actor, body)
-    place(db, charge, freed=True)
+    place(db, charge, freed=True, takes=False)
     return Matched(left, 0)
 
 
@@ -126,8 +126,8 @@ def _call_back(db: Connection, case: LockedCase, actor: str) -> None:
     give_back(db, waiting)
 
 
-# What the case holds of each line, in the order of its lines, and what of the line is claimed already: by the case itself and
-# by all. A line's units are worth what was charged for them.
+# What the case holds of each line, or gives something on, in the order of its lines, and what of the line is claimed already: by
+# the case itself and by all. A line's units are worth what was charged for them.
 _LINES: Final = """
     SELECT l.line_id, l.quantity, l.gross_minor, l.step_minor, l.claimed_minor,
         array_agg(ARRAY[lower(ci.units), upper(ci.units)] ORDER BY lower(ci.units)) AS units,
@@ -136,8 +136,11 @@ _LINES: Final = """
             AND i.state NOT IN ('proposed', 'approved', 'held')), 0)::bigint AS sent_minor,
         coalesce((SELECT sum(a.order_minor) FROM external_allocations a WHERE a.merchant_id = :m AND a.line_id = l.line_id
             AND a.case_id = :c), 0)::bigint AS outside_minor
-    FROM case_items ci JOIN order_lines l ON l.merchant_id = ci.merchant_id AND l.line_id = ci.line_id
-    WHERE ci.merchant_id = :m AND ci.case_id = :c AND ci.live
+    FROM (SELECT merchant_id, line_id, units FROM case_items WHERE merchant_id = :m AND case_id = :c AND live
+        UNION ALL SELECT merchant_id, line_id, coalesce(units, int4range(0, line_quantity)) FROM case_asks a
+            WHERE merchant_id = :m AND case_id = :c AND live AND NOT EXISTS (SELECT 1 FROM case_items i
+                WHERE i.merchant_id = a.merchant_id AND i.case_id = a.case_id AND i.live)) ci
+    JOIN order_lines l ON l.merchant_id = ci.merchant_id AND l.line_id = ci.line_id
     GROUP BY l.line_id, l.merchant_id, l.quantity, l.gross_minor, l.step_minor, l.claimed_minor, l.position ORDER BY l.position
 """
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 
 from ledger.database import first, rows, run, scalar
+from ledger.disputes import SILENT_LOOK
 from ledger.outbox import raise_alarm, stop_merchant
 from ledger.outside_places import lock_charge, place
 from ledger.seals import SealVerifier
@@ -96,8 +97,9 @@ def record_external(
     """Writes a refund down that is not ours, once, and what follows: "new", "changed", "known", or "ours" (nothing is written).
 
     One that came to nothing before it was ever seen is "known", and so is what the provider writes for a lapsed
-    authorisation. Two who find the same one at once write one row, and one of them moves its money. Locks the order of the
-    charge and its cases first, then what `place` locks. The order of a payment may be unknown yet: the row then waits for it.
+    authorisation, and what another merchant on the same account made of a charge that is not ours. Two who find the same one
+    at once write one row, and one of them moves its money. Locks the order of the charge and its cases first, then what
+    `place` locks. The order of a payment may be unknown yet: the row then waits for it.
     """
     kind, intent = whose(db, merchant_id, refund, verifier)
     if kind == "ours":
@@ -109,6 +111,8 @@ def record_external(
     known = scalar(db, "SELECT status FROM external_refunds WHERE merchant_id = :m AND refund_ref = :r", **keys)
     if known == refund.status or known in GONE:
         return "known"
+    if known is None and charge is None and refund.merchant_id not in ("", str(merchant_id)):
+        return "known"
     if known is None and not _insert(db, merchant_id, account_id, refund, kind, seen_by):
         return "known"
     run(db, _STATE, **keys, status=refund.status, failure=refund.failure_reason, by=seen_by)
@@ -117,6 +121,8 @@ def record_external(
         _say(db, merchant_id, refund, kind, intent)
     if charge is not None:
         place(db, charge)
+    if refund.status in GONE:
+        run(db, _RETURN, **keys)
     return "new" if known is None else "changed"
 
 
@@ -131,6 +137,29 @@ def record_recovered(db: Connection, merchant_id: UUID, account_id: UUID, refund
         run(
             db, _NEXT_LOOK, **keys, status=refund.status, pending=PENDING_LOOK, paid=PAID_LOOK, within=COMES_BACK_WITHIN
         )
+
+
+_COUNT: Final = """
+    INSERT INTO recovered_cap_entries (merchant_id, refund_ref, step, currency, business_day, amount_minor)
+    SELECT e.merchant_id, e.refund_ref, 'reserve', e.currency, (e.created_at AT TIME ZONE m.zone)::date, e.amount_minor
+    FROM external_refunds e JOIN merchants m ON m.id = e.merchant_id
+    WHERE e.merchant_id = :m AND e.refund_ref = :r AND e.kind = 'recovered' AND e.status NOT IN ('failed', 'canceled')
+        AND NOT EXISTS (SELECT 1 FROM recovered_cap_entries c WHERE c.merchant_id = e.merchant_id AND c.refund_ref = e.refund_ref)
+"""
+_RETURN: Final = """
+    INSERT INTO recovered_cap_entries (merchant_id, refund_ref, step, currency, business_day, amount_minor)
+    SELECT c.merchant_id, c.refund_ref, 'return', c.currency, c.business_day, -c.amount_minor FROM recovered_cap_entries c
+    WHERE c.merchant_id = :m AND c.refund_ref = :r AND c.step = 'reserve' AND NOT EXISTS (SELECT 1 FROM recovered_cap_entries b
+        WHERE b.merchant_id = c.merchant_id AND b.refund_ref = c.refund_ref AND b.step = 'return')
+"""
+
+
+def count_in_day(db: Connection, merchant_id: UUID, refund_ref: str) -> None:
+    """Counts a refund that a recovery found in the cap of the business day on which the provider made it, once (P11).
+
+    Locks the cap day: call it last.
+    """
+    run(db, _COUNT, m=merchant_id, r=refund_ref)
 
 
 def _is_known(db: Connection, merchant_id: UUID, refund: ProviderRefund) -> bool:
@@ -170,13 +199,20 @@ _LOOKS: Final = """
     WHERE e.merchant_id = :m AND a.merchant_id = e.merchant_id AND a.provider_account_id = e.provider_account_id
         AND e.refund_ref IN (SELECT refund_ref FROM external_refunds WHERE merchant_id = :m AND next_look_at <= now()
             ORDER BY next_look_at LIMIT :most FOR NO KEY UPDATE SKIP LOCKED)
-    RETURNING e.refund_ref, e.provider_account_id, a.account_ref, a.credential, a.livemode
+    RETURNING e.merchant_id, e.refund_ref, e.provider_account_id, a.account_ref, a.credential, a.livemode,
+        coalesce(a.expected_account_ref, '') AS expected_account
 """
 
 
 def take_refund_looks(db: Connection, merchant_id: UUID, most: int) -> list[RowMapping]:
     """Refunds made outside whose time to be read again has come, put off meanwhile. The caller commits, then reads."""
     return rows(db, _LOOKS, m=merchant_id, wait=PENDING_LOOK, most=most)
+
+
+def look_soon_at_refunds(db: Connection, merchant_id: UUID, refund_refs: list[str]) -> None:
+    """Those that were taken to be read, at an account that does not answer, are looked at again in minutes."""
+    run(db, "UPDATE external_refunds SET next_look_at = now() + :wait WHERE merchant_id = :m AND refund_ref = ANY(:refs)"
+        " AND next_look_at IS NOT NULL", wait=SILENT_LOOK, m=merchant_id, refs=refund_refs)  # fmt: skip
 
 
 def looked(db: Connection, merchant_id: UUID, refund_ref: str, status: str) -> None:

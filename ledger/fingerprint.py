@@ -21,9 +21,12 @@ REQUEST_TAG: Final = b"onceback.request.v1\0"
 
 # Provider metadata values hold 500 characters; longer unit lists are replaced by a digest (S86).
 METADATA_VALUE_CHARACTERS: Final = 500
+# Before the line and units that money was given on, with the goods kept.
+KEPT: Final = "kept:"
 
 # `latest_digest` is the digest of the case's newest entitlement: an intent whose own is older is dead. An intent that is paid
-# back by hand has no account at a provider. `on_hold_minor` is what the payment still holds and did not take.
+# back by hand has no account at a provider. `on_hold_minor` is what the payment still holds and did not take. `kept`: the line, and
+# units [0,0) where it is about all of it, of money that is given with the goods kept.
 INTENT_SQL: Final = """
     SELECT i.*, d.deployment_id, d.generation, coalesce(a.account_ref, '') AS account_ref,
         coalesce(a.livemode, d.livemode) AS livemode, coalesce(a.credential, '') AS credential,
@@ -32,7 +35,11 @@ INTENT_SQL: Final = """
         k.held_minor + k.releasing_minor AS on_hold_minor,
         EXISTS (SELECT 1 FROM manual_settlements s WHERE i.act = 'manual' AND s.merchant_id = i.merchant_id
             AND s.intent_id = i.intent_id) AS recorded_by_hand,
-        m.slug AS merchant_slug, c.number AS case_number, c.channel AS case_channel, c.stage AS case_stage, o.blocked,
+        (SELECT l.line_ref || '[' || coalesce(lower(q.units), 0) || ',' || coalesce(upper(q.units), 0) || ')' FROM case_asks q
+            JOIN order_lines l ON l.merchant_id = q.merchant_id AND l.line_id = q.line_id
+            WHERE q.merchant_id = i.merchant_id AND q.case_id = i.case_id) AS kept,
+        m.slug AS merchant_slug, c.number AS case_number, c.kind AS case_kind,
+        c.channel AS case_channel, c.stage AS case_stage, o.blocked,
         (SELECT e.digest FROM entitlements e WHERE e.merchant_id = i.merchant_id AND e.case_id = i.case_id
             ORDER BY e.n DESC LIMIT 1) AS latest_digest,
         now() AS at
@@ -66,7 +73,7 @@ def lock_intents_later(db: Connection, merchant_id: UUID, intent_ids: Sequence[U
 
 
 def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
-    """SHA-256 over the evidence and photos of a case as they stand: kinds, counts, units, grades, notes, image hashes."""
+    """SHA-256 over evidence, photos and parcels of a case as they stand: kinds, counts, units, grades, findings, image hashes."""
     return digest_of_evidence(rows(db, _EVIDENCE_OF_CASE, merchant_id=merchant_id, case_id=case_id))
 
 
@@ -96,17 +103,23 @@ def digest_of_evidence(seen: Sequence[RowMapping]) -> bytes:
 
 
 _EVIDENCE: Final = """
-    SELECT 1 AS part, evidence_id AS id, kind, line_id, count, lower(units) AS a, upper(units) AS b, grade, parcel, note,
-        actor, encode(NULL::bytea, 'hex') AS sha
+    SELECT 1 AS part, evidence_id AS id, kind, line_id, count, lower(units) AS a, upper(units) AS b, grade, parcel,
+        note || coalesce(chr(31) || serial, '') || coalesce(chr(30) || reason_found, '') || coalesce(chr(29) || assessed_bps, '')
+            AS note, actor, encode(NULL::bytea, 'hex') AS sha
     FROM evidence WHERE merchant_id = :merchant_id AND case_id = {case}
     UNION ALL
     SELECT 2, photo_id, content_type, line_id, NULL, unit, NULL, NULL, '', caption, actor, encode(sha256, 'hex')
     FROM photos WHERE merchant_id = :merchant_id AND case_id = {case}
+    UNION ALL
+    SELECT 3, parcel_id, proof, NULL, NULL, NULL, NULL, NULL, tracking, concat(our_label, chr(31), extract(epoch FROM sent_at)),
+        actor, NULL
+    FROM parcels WHERE merchant_id = :merchant_id AND case_id = {case}
     ORDER BY 1, 2
 """
 _EVIDENCE_OF_CASE: Final = _EVIDENCE.format(case=":case_id")
 _EVIDENCE_OF_INTENTS: Final = (
     _EVIDENCE.replace("SELECT 1 AS part", "SELECT case_id, 1 AS part").replace("SELECT 2, ", "SELECT case_id, 2, ")
+    .replace("SELECT 3, ", "SELECT case_id, 3, ")
     .replace("= {case}", "IN (SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = ANY(:intent_ids))")
     .replace("ORDER BY 1, 2", "ORDER BY 1, 2, 3")
 )  # fmt: skip
@@ -142,7 +155,8 @@ def not_sendable(intent: RowMapping) -> str:
 def fingerprint(intent: RowMapping, evidence: bytes) -> bytes:
     """The digest of one exact intent. `evidence` is `evidence_digest()` now, so changed evidence changes it.
 
-    A cancel is also bound to a payment of which nothing was taken: one that was captured meanwhile is another intent.
+    An amount other than computed is bound together with the computed one. A cancel is also bound to a payment of which nothing
+    was taken: one that was captured meanwhile is another intent.
     """
     hold = [str(intent["on_hold_minor"]), str(intent["captured_minor"])] if intent["act"] == "cancel_payment" else []
     content = {
@@ -161,6 +175,8 @@ def fingerprint(intent: RowMapping, evidence: bytes) -> bytes:
         "requester": intent["requester"], "opener": intent["case_opener"], "key": intent["provider_key"],
         "evidence": evidence.hex(), "evidence_of_intent": bytes(intent["evidence_digest"]).hex(),
     }  # fmt: skip
+    if intent["override_id"] is not None:
+        content["computed"] = [str(intent["override_id"]), str(intent["computed_minor"])]
     return hashlib.sha256(TAG + canonical_bytes(content)).digest()
 
 
@@ -168,9 +184,11 @@ def frozen_request(intent: RowMapping, print_: bytes) -> dict[str, Any]:
     """The provider request of an intent, the same on every attempt. Amount in minor units as a string.
 
     The metadata is how the refund is found again, and how claims can be rebuilt from the provider's list (S86); it names
-    nobody.
+    nobody. What closes no units says on what the money was given.
     """
     units = ";".join(f"{unit['line']}[{unit['from']},{unit['to']})" for unit in intent["units"])
+    if not units and intent["kept"] is not None:
+        units = KEPT + intent["kept"]
     if len(units) > METADATA_VALUE_CHARACTERS:
         units = "sha256:" + hashlib.sha256(units.encode()).hexdigest()
     return {

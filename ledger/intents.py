@@ -1,7 +1,7 @@
 """Refund intents before they are approved: proposing the exact refund an entitlement owes, and withdrawing it."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -36,7 +36,8 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Basis:
-    """What every intent of one entitlement has in common. `units` are [{line, from, to}] by line reference."""
+    """What every intent of one entitlement has in common. `units` are [{line, from, to}] by line reference; `override` says what
+    was computed where another amount is asked for: {id, computed_minor}."""
 
     entitlement_id: UUID
     digest: bytes
@@ -46,6 +47,7 @@ class Basis:
     units: list[dict[str, Any]]
     route: str
     requester: str
+    override: Mapping[str, Any] | None = None
 
 
 _INSERT: Final = """
@@ -53,13 +55,13 @@ _INSERT: Final = """
         order_minor, currency, exponent, destination_kind, destination_brand, destination_last4, provider_account_id,
         payment_intent_ref,
         charge_ref, units, entitlement_digest, evidence_digest, policy_id, policy_version, requester, case_opener, route,
-        provider_key, created_at, state_at)
+        provider_key, created_at, state_at, override_id, computed_minor)
     SELECT c.merchant_id, :intent_id, CASE WHEN c.captured_minor = 0 AND c.held_minor + c.releasing_minor > 0 THEN 'cancel_payment'
         WHEN c.charge_ref IS NULL THEN 'manual' ELSE 'refund' END,
         :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
         :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
-        :requester, :opener, :route, :provider_key, :at, :at
+        :requester, :opener, :route, :provider_key, :at, :at, CAST(:override AS uuid), CAST(:computed AS bigint)
     FROM captures c WHERE c.merchant_id = :merchant_id AND c.capture_id = :capture_id
 """
 
@@ -82,6 +84,8 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
         digest=basis.digest, evidence_digest=basis.evidence_digest, policy_id=basis.policy_id,
         policy_version=basis.policy_version, requester=basis.requester, opener=case.opened_by, route=basis.route,
         provider_key=new_provider_key(), at=case.at, capture_id=proposal.capture_id,
+        override=basis.override["id"] if basis.override else None,
+        computed=basis.override["computed_minor"] if basis.override else None,
     )  # fmt: skip
     if inserted != 1:
         raise NotFound

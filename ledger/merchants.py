@@ -26,7 +26,8 @@ class NewMerchant:
     """`credential` names the key of PROVIDER_KEYS; `caps` is the daily limit in minor units by currency.
 
     `charge_type`: own account, or on a platform direct (with `account_ref`, the connected account), destination or separate.
-    `expected_account` is the account that the key itself opens; the first call of a worker proves it.
+    `expected_account` is the account that the key itself opens; the first call of a worker proves it. A live merchant without
+    a connected account has to name it.
     """
 
     slug: str
@@ -83,6 +84,10 @@ def _add_account(db: Connection, merchant_id: UUID, new: NewMerchant) -> None:
         raise BadInput("account", "direct charges are made on a connected account: name it")
     if new.charge_type in ("destination", "separate") and new.account_ref:
         raise BadInput("account", "these charges are on the platform's own account: leave it out")
+    if new.livemode and not (new.account_ref or new.expected_account):
+        raise BadInput(
+            "expected_account", "name the account the key opens: with real money each key proves whose it is"
+        )
     if new.expected_account and not _ACCOUNT.fullmatch(new.expected_account):
         raise BadInput("expected_account", "is an account id of the provider, acct_…")
     try:

@@ -40,19 +40,25 @@ def parse_order(document: bytes | str) -> OrderFacts:
         raise _refused("", f"is larger than {MAX_DOCUMENT_BYTES} bytes: split the order")
     try:
         text = document if isinstance(document, str) else document.decode("utf-8-sig")
-        json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
+        read_json(text)
     except UnicodeDecodeError:
         raise _refused("", "is not UTF-8: save or send it as UTF-8") from None
+    try:
+        return OrderFacts.model_validate_json(text)
+    except ValidationError as error:
+        raise FactsRefused(problems_of(error)) from None
+
+
+def read_json(text: str) -> Any:
+    """What a JSON document says; raises `FactsRefused` for what is none, or gives a field twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
     except RecursionError:
         raise _refused("", "is nested too deeply") from None
     except FieldError as error:
         raise _refused(error.field, str(error)) from None
     except ValueError as error:
         raise _refused("", f"is not JSON ({error}): send one JSON document") from None
-    try:
-        return OrderFacts.model_validate_json(text)
-    except ValidationError as error:
-        raise FactsRefused(problems_of(error)) from None
 
 
 def order_facts(document: Mapping[str, Any]) -> OrderFacts:

@@ -9,92 +9,63 @@ millionths; instants are RFC 3339 with an offset, kept in UTC. Unknown fields, d
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, Any, Literal, Self
-from zoneinfo import available_timezones
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ledger.canonical import MAX_SAFE, digest
 from ledger.money import MAX_MINOR
+from ledger.sale_facts import (
+    MAX_QUANTITY,
+    NO_CONTROL,
+    REF,
+    Attributes,
+    BundleFacts,
+    Count,
+    Disclosures,
+    Facts,
+    FeeFacts,
+    FieldError,
+    Instant,
+    Minor,
+    Promo,
+    Ref,
+    Rounding,
+    ShippingFacts,
+    SignedMinor,
+    Zone,
+)
+
+__all__ = ["MAX_LINES", "MAX_QUANTITY", "FieldError", "OrderFacts"]
 
 MAX_LINES = 5_000
-MAX_QUANTITY = 1_000_000
 
-_NO_CONTROL = r"^[^\x00-\x1f\x7f]+$"
-_REF = r"^[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
-
-
-class FieldError(ValueError):
-    """A rule over several fields of an order does not hold; `field` is the path of the one to correct."""
-
-    def __init__(self, field: str, say: str) -> None:
-        super().__init__(say)
-        self.field = field
-
-
-def _instant(value: object) -> object:
-    if isinstance(value, str):
-        if not _INSTANT.fullmatch(value):
-            raise ValueError("give an instant with seconds and offset, such as 2026-04-20T18:02:11Z")
-        try:
-            value = datetime.fromisoformat(value.upper())
-        except ValueError:
-            raise ValueError("there is no such date or time: correct it") from None
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        if not 1970 <= value.year < 2200:
-            raise ValueError("the year must be from 1970 to 2199")
-        return value.astimezone(UTC)
-    return value
-
-
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
-
-
-def _zone(value: object) -> object:
-    if isinstance(value, str) and value not in _zones():
-        raise ValueError("is not an IANA time zone: give one such as Europe/Berlin")
-    return value
-
-
-Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
-Ref = Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)]
-Minor = Annotated[int, Field(ge=0, le=MAX_MINOR)]
-SignedMinor = Annotated[int, Field(ge=-MAX_MINOR, le=MAX_MINOR)]
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash"]
 LineKind = Literal["goods", "shipping", "fee"]
 DiscountMethod = Literal["explicit@1", "value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"]
 
 
-class _Facts(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class CustomerFacts(_Facts):
+class CustomerFacts(Facts):
     """Who bought; `external_ref` is the shop's own number for the customer."""
 
     external_ref: Ref
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROL)]
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=NO_CONTROL)]
     email: Annotated[str, Field(max_length=254, pattern=r"^[^\x00-\x20\x7f@]+@[^\x00-\x20\x7f@]+$")] | None = None
 
 
-class LineDiscount(_Facts):
-    """A discount on one whole line, in minor units of the order's price mode."""
+class LineDiscount(Facts):
+    """A discount on one line, in minor units of the order's price mode; `units` says that it is on so many units only."""
 
     id: Ref
     minor: Minor
+    units: Count | None = None
 
 
-class TaxFacts(_Facts):
+class TaxFacts(Facts):
     """One tax code of a line: the minor units charged, or the rate they are to be computed from, or both."""
 
-    code: Annotated[str, Field(min_length=1, max_length=40, pattern=_REF)]
+    code: Annotated[str, Field(min_length=1, max_length=40, pattern=REF)]
     rate_ppm: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     minor: Minor | None = None
 
@@ -105,7 +76,7 @@ class TaxFacts(_Facts):
         return self
 
 
-class LineFacts(_Facts):
+class LineFacts(Facts):
     """One order line; `gross_minor` (all discounts off, tax in) and `tax_minor` as charged, where the shop says so.
 
     `unit_price_minor` is before discounts and contains tax when the order's price mode is inclusive. A negative price
@@ -116,13 +87,21 @@ class LineFacts(_Facts):
     position: Annotated[int, Field(ge=1, le=MAX_QUANTITY)]
     kind: LineKind
     sku: Ref
-    title: Annotated[str, Field(min_length=1, max_length=300, pattern=_NO_CONTROL)]
+    title: Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL)]
     quantity: Annotated[int, Field(ge=1, le=MAX_QUANTITY)]
     unit_price_minor: SignedMinor
     discounts: Annotated[tuple[LineDiscount, ...], Field(max_length=50)] = ()
     gross_minor: SignedMinor | None = None
     tax_minor: Minor | None = None
     taxes: Annotated[tuple[TaxFacts, ...], Field(max_length=20)] = ()
+    list_price_minor: Minor | None = None
+    shipping: ShippingFacts | None = None
+    fee: FeeFacts | None = None
+    shipment: Ref | None = None
+    delivered_at: Instant | None = None
+    attributes: Attributes | None = None
+    serials: Annotated[tuple[Ref, ...], Field(min_length=1, max_length=MAX_LINES)] | None = None
+    bundle: BundleFacts | None = None
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -130,10 +109,21 @@ class LineFacts(_Facts):
             raise FieldError("unit_price_minor", "quantity times price is too large: split the line")
         if self.taxes:
             _unique("taxes", "code", [tax.code for tax in self.taxes])
+        if self.serials is not None and (len(self.serials) != self.quantity or len(set(self.serials)) < self.quantity):
+            raise FieldError("serials", "needs one serial for each unit, each once")
+        if self.shipping is not None and self.kind != "shipping":
+            raise FieldError("shipping", "is for a line of kind shipping: remove it")
+        if self.fee is not None and self.kind != "fee":
+            raise FieldError("fee", "is for a line of kind fee: remove it")
+        if self.bundle is not None and self.kind != "goods":
+            raise FieldError("bundle", "is for a line of kind goods: remove it")
+        for index, discount in enumerate(self.discounts):
+            if discount.units is not None and discount.units > self.quantity:
+                raise FieldError(f"discounts[{index}].units", "is more than the line's quantity")
         return self
 
 
-class OrderDiscount(_Facts):
+class OrderDiscount(Facts):
     """A discount over several lines: how it spreads (`method`), or the shop's own `shares` in minor units by line."""
 
     id: Ref
@@ -141,6 +131,7 @@ class OrderDiscount(_Facts):
     applies_to: Annotated[tuple[Ref, ...], Field(min_length=1, max_length=MAX_LINES)]
     method: DiscountMethod = "value.cumulative@1"
     shares: dict[Ref, Minor] | None = None
+    promo: Promo | None = None
 
     @model_validator(mode="after")
     def _lines_named_once(self) -> Self:
@@ -153,23 +144,26 @@ class OrderDiscount(_Facts):
         return self
 
 
-class Destination(_Facts):
+class Destination(Facts):
     """Where a refund of the capture goes, as the customer knows it: "card", "visa", "4242"."""
 
     kind: Tender
-    brand: Annotated[str, Field(min_length=1, max_length=40, pattern=_NO_CONTROL)] | None = None
+    brand: Annotated[str, Field(min_length=1, max_length=40, pattern=NO_CONTROL)] | None = None
     last4: Annotated[str, Field(pattern=r"^[0-9A-Za-z]{1,4}$")] | None = None
 
 
-class CaptureFacts(_Facts):
+class CaptureFacts(Facts):
     """Money taken. `captured_minor` in the capture's own `currency`; `order_minor` the part of the order it paid.
 
     `order_minor` may be left out when both currencies are the same. `step_minor` is the smallest step the provider
-    refunds in. The provider's references may be unknown at import; without one the capture cannot be paid back there.
+    refunds in, for cash the smallest coin. `linked` false: seen at the provider, and the shop cannot tie it to this order;
+    then it pays nothing of it. The provider's references may be unknown at import; without one the capture cannot be paid
+    back there.
 
     Money that was authorised and not taken yet has `status` "authorised": `authorised_minor` is what the provider holds in
     all, `captured_minor` what was taken of it so far (usually 0), and `order_minor` counts against what was authorised.
     A capture that is final needs no `status`; what was authorised above it was let go and is no part of the order.
+    `plan`: why the order is charged more than once by arrangement; such a charge is never taken for a duplicate.
     """
 
     capture_ref: Ref
@@ -179,7 +173,9 @@ class CaptureFacts(_Facts):
     order_minor: Minor | None = None
     status: Literal["authorised", "captured"] | None = None
     authorised_minor: Minor | None = None
-    step_minor: Literal[1, 10, 100] = 1
+    step_minor: Literal[1, 5, 10, 50, 100, 500, 1000] = 1
+    linked: Literal[False] | None = None
+    plan: Literal["split", "instalment", "deposit", "multi_capture"] | None = None
     captured_at: Instant
     payment_intent_ref: Ref | None = None
     charge_ref: Ref | None = None
@@ -204,10 +200,11 @@ class CaptureFacts(_Facts):
         return self
 
 
-class OrderFacts(_Facts):
+class OrderFacts(Facts):
     """One order as imported; see the module. `total_minor` is what the customer had to pay in all, tax and shipping in.
 
-    `tax_total_minor` is for shops that state tax for the whole order only.
+    `tax_total_minor` is for shops that state tax for the whole order only; `tax_totals` for those that state it by code,
+    their lines then naming code and rate.
     """
 
     external_ref: Ref
@@ -215,14 +212,19 @@ class OrderFacts(_Facts):
     total_minor: Minor
     tax_total_minor: Minor | None = None
     placed_at: Instant
-    zone: Annotated[str, BeforeValidator(_zone)]
+    zone: Zone
     region: Annotated[str, Field(pattern=r"^[A-Z]{2}(?:-[A-Z0-9]{1,3})?$")] | None = None
-    channel: Annotated[str, Field(min_length=1, max_length=24, pattern=_REF)]
+    channel: Annotated[str, Field(min_length=1, max_length=24, pattern=REF)]
     price_mode: Literal["inclusive", "exclusive"]
     customer: CustomerFacts | None = None
     lines: Annotated[tuple[LineFacts, ...], Field(min_length=1, max_length=MAX_LINES)]
     order_discounts: Annotated[tuple[OrderDiscount, ...], Field(max_length=50)] = ()
     captures: Annotated[tuple[CaptureFacts, ...], Field(max_length=50)] = ()
+    tax_totals: Annotated[tuple[TaxFacts, ...], Field(min_length=1, max_length=20)] | None = None
+    customer_type: Literal["consumer", "business"] | None = None
+    sale_mode: Literal["distance", "off_premises", "in_store"] | None = None
+    rounding: Rounding | None = None
+    disclosures: Disclosures | None = None
 
     @model_validator(mode="after")
     def _links_hold(self) -> Self:
@@ -235,6 +237,13 @@ class OrderFacts(_Facts):
         for index, discount in enumerate(self.order_discounts):
             if not known.issuperset(discount.applies_to):
                 raise FieldError(f"order_discounts[{index}].applies_to", "names a line the order does not have")
+            if (
+                discount.promo is not None
+                and discount.promo.type == "free_gift"
+                and discount.promo.gift_line not in known
+            ):
+                raise FieldError(f"order_discounts[{index}].promo.gift_line", "names a line the order does not have")
+        self._lines_hold(known)
         for index, capture in enumerate(self.captures):
             same = capture.currency == self.currency
             whole = capture.captured_minor + capture.held_minor
@@ -244,6 +253,20 @@ class OrderFacts(_Facts):
         if stated + sum(capture.captured_minor + (capture.order_minor or 0) for capture in self.captures) > MAX_SAFE:
             raise FieldError("lines", "the amounts together are too large: split the order")
         return self
+
+    def _lines_hold(self, known: set[str]) -> None:
+        by_ref = {line.line_ref: line for line in self.lines}
+        for index, line in enumerate(self.lines):
+            for name, part in (("shipping", line.shipping), ("fee", line.fee)):
+                if part is not None and part.for_lines is not None and not known.issuperset(part.for_lines):
+                    raise FieldError(f"lines[{index}].{name}.for_lines", "names a line the order does not have")
+            if line.bundle is None:
+                continue
+            parent = by_ref.get(line.bundle.parent_line)
+            if parent is None or parent.kind != "goods" or parent.bundle is not None or parent is line:
+                raise FieldError(f"lines[{index}].bundle.parent_line", "names no goods line that holds the bundle")
+            if line.quantity != parent.quantity * line.bundle.per_bundle:
+                raise FieldError(f"lines[{index}].quantity", "is not the bundle's quantity times per_bundle")
 
     def document(self) -> dict[str, Any]:
         """The facts as a JSON document with absent fields left out: the form that is stored and digested."""

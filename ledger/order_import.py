@@ -13,17 +13,18 @@ from sqlalchemy import Connection, RowMapping
 
 from ledger.database import rows, run
 from ledger.ids import uuid7
+from ledger.methods_of_sale import methods_of_sales
 from ledger.order_facts import OrderFacts
+from ledger.order_repeats import Stored, work_out_cases
 from ledger.orders import (
     CAPTURE_COLUMNS,
     LINE_COLUMNS,
     ORDER_COLUMNS,
     OrderRows,
-    Stored,
     money_digest,
     order_rows,
     provider_account,
-    store_order,
+    take_order,
 )
 
 _TYPES: Final = {
@@ -61,15 +62,17 @@ _CUSTOMERS: Final = """
         WHERE (customers.name, customers.email) IS DISTINCT FROM (excluded.name, excluded.email)
 """
 _THERE: Final = """
-    SELECT external_ref, order_id, facts_digest, discrepancies FROM orders
-    WHERE merchant_id = :m AND external_ref = ANY(:refs)
+    SELECT external_ref, order_id, facts_digest, discrepancies, EXISTS (SELECT 1 FROM order_deliveries d
+        WHERE d.merchant_id = o.merchant_id AND d.order_id = o.order_id) AS stated_since
+    FROM orders o WHERE merchant_id = :m AND external_ref = ANY(:refs)
 """
 
 
 def store_orders(db: Connection, merchant_id: UUID, orders: Sequence[OrderFacts]) -> list[Stored]:
     """Stores the orders, or finds them there; the results are in their order. All of them or, on any error, none.
 
-    Locks customers whose contact changes, by reference, and orders that conflict. Raises NoProviderAccount, MoneyError,
+    Locks customers whose contact changes, by reference, and orders that are stated otherwise; the open cases of those of whose
+    delivery something is learnt are worked out again at the end, all of them locked before. Raises NoProviderAccount, MoneyError,
     CanonicalError; IntegrityError when a payment already belongs to another order.
     """
     account_id = provider_account(db, merchant_id)
@@ -77,10 +80,10 @@ def store_orders(db: Connection, merchant_id: UUID, orders: Sequence[OrderFacts]
     refs = [facts.external_ref for facts in orders]
     there = {row["external_ref"]: row for row in rows(db, _THERE, m=merchant_id, refs=refs)}
     fresh: dict[str, OrderRows] = {}
-    for facts in orders:
+    for facts, methods in zip(orders, methods_of_sales(db, merchant_id, orders), strict=True):
         if facts.external_ref not in there and facts.external_ref not in fresh:
             customer_id = customers.get(facts.customer.external_ref) if facts.customer else None
-            fresh[facts.external_ref] = order_rows(merchant_id, facts, account_id, customer_id)
+            fresh[facts.external_ref] = order_rows(merchant_id, facts, methods, account_id, customer_id)
     created = _insert_fresh(db, list(fresh.values()))
     results = []
     for facts in orders:
@@ -89,6 +92,7 @@ def store_orders(db: Connection, merchant_id: UUID, orders: Sequence[OrderFacts]
             results.append(Stored(made.order["order_id"], "created", tuple(made.order["discrepancies"])))
         else:
             results.append(_repeated(db, merchant_id, facts, there.get(facts.external_ref)))
+    work_out_cases(db, merchant_id, [stored.order_id for stored in results if stored.status == "updated"])
     return results
 
 
@@ -104,9 +108,9 @@ def _insert_fresh(db: Connection, made: list[OrderRows]) -> set[UUID]:
 
 
 def _repeated(db: Connection, merchant_id: UUID, facts: OrderFacts, there: RowMapping | None) -> Stored:
-    if there is not None and bytes(there["facts_digest"]) == money_digest(facts):
+    if there is not None and bytes(there["facts_digest"]) == money_digest(facts) and not there["stated_since"]:
         return Stored(there["order_id"], "unchanged", tuple(there["discrepancies"]))
-    return store_order(db, merchant_id, facts)
+    return take_order(db, merchant_id, facts)
 
 
 def _customers(db: Connection, merchant_id: UUID, orders: Sequence[OrderFacts]) -> dict[str, UUID]:

@@ -1,27 +1,26 @@
 """Orders as the shop states them, stored once with their allocation (never computed again).
 
-The same order again changes nothing. Other money facts under the same reference are kept beside it, and the order is
-blocked until a person decides: `import_changed`.
+What the same order stated again means is in `order_repeats`.
 """
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
-from ledger.allocation import Allocation, allocate
+from ledger.allocation import Methods, allocate
 from ledger.allocation_checks import order_minor_of
 from ledger.canonical import canonical_bytes
 from ledger.database import first, run, run_many
 from ledger.errors import LedgerError, NotFound
 from ledger.ids import uuid7
+from ledger.methods_of_sale import methods_of_sales
 from ledger.order_facts import CaptureFacts, OrderFacts
+from ledger.order_repeats import Stored, settle_repeat, work_out_cases
 
-IMPORT_CHANGED: Final = "import_changed"
 # An uncaptured card authorisation lapses by itself after seven days (STRIPE.md §2): then it is read at the latest.
 LAPSES_AFTER: Final = timedelta(days=7, hours=1)
 
@@ -30,15 +29,6 @@ class NoProviderAccount(LedgerError):
     """This merchant has no provider account yet, so payments cannot be linked. Set one up first."""
 
     code = "no-provider-account"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What became of one order: `created`, `unchanged`, or `conflict` (kept beside the first and blocked)."""
-
-    order_id: UUID
-    status: Literal["created", "unchanged", "conflict"]
-    discrepancies: tuple[str, ...] = ()
 
 
 @dataclass
@@ -59,9 +49,11 @@ def money_digest(facts: OrderFacts) -> bytes:
     return hashlib.sha256(b"onceback.order-facts.v1\0" + canonical_bytes(document)).digest()
 
 
-def order_rows(merchant_id: UUID, facts: OrderFacts, account_id: UUID, customer_id: UUID | None) -> OrderRows:
+def order_rows(
+    merchant_id: UUID, facts: OrderFacts, methods: Methods, account_id: UUID, customer_id: UUID | None
+) -> OrderRows:
     """Allocates the order and spells out its rows. Pure but for the identifiers."""
-    allocation = allocate(facts)
+    allocation = allocate(facts, methods)
     document = facts.document()
     document.pop("customer", None)  # contact lives in `customers` alone, where it can be erased
     order_id = uuid7()
@@ -138,69 +130,27 @@ _INSERT_CAPTURE: Final = _insert("captures", CAPTURE_COLUMNS)
 
 
 def store_order(db: Connection, merchant_id: UUID, facts: OrderFacts) -> Stored:
-    """Stores one order with its allocation, or finds it there. Locks the order only when it conflicts.
+    """Stores one order with its allocation, or finds it there; what is learnt of its delivery has its open cases worked out again.
 
-    Raises NoProviderAccount; IntegrityError when a payment already belongs to another order.
+    Locks an order that is there already, and where something is learnt its open cases and what `reassess` locks. Raises
+    NoProviderAccount; IntegrityError when a payment already belongs to another order.
     """
+    stored = take_order(db, merchant_id, facts)
+    if stored.status == "updated":
+        work_out_cases(db, merchant_id, [stored.order_id])
+    return stored
+
+
+def take_order(db: Connection, merchant_id: UUID, facts: OrderFacts) -> Stored:
+    """The same, with no case worked out again yet."""
     customer_id = _customer(db, merchant_id, facts)
-    made = order_rows(merchant_id, facts, provider_account(db, merchant_id), customer_id)
+    (methods,) = methods_of_sales(db, merchant_id, [facts])
+    made = order_rows(merchant_id, facts, methods, provider_account(db, merchant_id), customer_id)
     if run(db, _INSERT_ORDER, **made.order) == 1:
         run_many(db, _INSERT_LINE, list(made.lines))
         run_many(db, _INSERT_CAPTURE, list(made.captures))
         return Stored(made.order["order_id"], "created", tuple(made.order["discrepancies"]))
-    there = first(
-        db, "SELECT order_id, facts_digest, discrepancies FROM orders WHERE merchant_id = :m AND external_ref = :r"
-        " FOR NO KEY UPDATE",
-        m=merchant_id, r=facts.external_ref,
-    )  # fmt: skip
-    if there is None:
-        raise NotFound
-    return settle_repeat(db, merchant_id, there, made.order)
-
-
-def settle_repeat(db: Connection, merchant_id: UUID, there: RowMapping, order: dict[str, Any]) -> Stored:
-    """The reference is taken: unchanged, or a conflict that blocks the order. The order row is locked by the caller."""
-    if bytes(there["facts_digest"]) == order["facts_digest"]:
-        return Stored(there["order_id"], "unchanged", tuple(there["discrepancies"]))
-    if _went_on(db, merchant_id, there["order_id"], order["facts"]):
-        return Stored(there["order_id"], "unchanged", tuple(there["discrepancies"]))
-    run(
-        db, "INSERT INTO order_conflicts (merchant_id, conflict_id, order_id, facts, facts_digest) VALUES (:m, :id, :o,"
-        " CAST(:facts AS jsonb), :digest) ON CONFLICT DO NOTHING", m=merchant_id, id=uuid7(), o=there["order_id"],
-        facts=order["facts"], digest=order["facts_digest"],
-    )  # fmt: skip
-    names = sorted({*there["discrepancies"], IMPORT_CHANGED})
-    run(db, "UPDATE orders SET blocked = true, discrepancies = :names WHERE merchant_id = :m AND order_id = :o",
-        names=names, m=merchant_id, o=there["order_id"])  # fmt: skip
-    return Stored(there["order_id"], "conflict", tuple(names))
-
-
-def _went_on(db: Connection, merchant_id: UUID, order_id: UUID, stated: str) -> bool:
-    """Whether all that differs is that authorised payments were captured or let go since: then they are read at the provider.
-
-    What was taken is what the provider says, so the shop's new figures only ask for that read.
-    """
-    kept = first(db, "SELECT facts FROM orders WHERE merchant_id = :m AND order_id = :o", m=merchant_id, o=order_id)
-    if kept is None:
-        return False
-    before, now = kept["facts"], json.loads(stated)
-    held = [one["capture_ref"] for one in before.get("captures", []) if one.get("status") == "authorised"]
-    if not held or _but_for(before, held) != _but_for(now, held):
-        return False
-    run(db, "UPDATE captures SET next_read_at = now() WHERE merchant_id = :m AND order_id = :o AND capture_ref = ANY(:refs)"
-        " AND held_minor + releasing_minor > 0", m=merchant_id, o=order_id, refs=held)  # fmt: skip
-    return True
-
-
-_MOVES: Final = ("status", "authorised_minor", "captured_minor", "order_minor", "captured_at")
-
-
-def _but_for(facts: dict[str, Any], held: list[str]) -> dict[str, Any]:
-    captures = [
-        {name: value for name, value in one.items() if one["capture_ref"] not in held or name not in _MOVES}
-        for one in facts.get("captures", [])
-    ]
-    return {**facts, "captures": captures}
+    return settle_repeat(db, merchant_id, made.order)
 
 
 def provider_account(db: Connection, merchant_id: UUID) -> UUID:
@@ -235,8 +185,3 @@ def _customer(db: Connection, merchant_id: UUID, facts: OrderFacts) -> UUID | No
     if row is None:
         raise NotFound
     return UUID(str(row["customer_id"]))
-
-
-def read_allocation(document: dict[str, Any]) -> Allocation:
-    """The allocation stored with an order."""
-    return Allocation.from_document(document)

@@ -5,7 +5,8 @@ from live rows (P6), an attempt is written, and the intent is `submitting` when 
 caller send the frozen request, under the intent's one key.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -15,8 +16,18 @@ from sqlalchemy import Connection, RowMapping
 from ledger.approvals import Live, fault_before_send, hold, read_live
 from ledger.brakes import find_brakes
 from ledger.database import rows, run, run_later, scalar, together
-from ledger.events import LOCKED_CASE, LockedCase, append, lock_case, locked_case
+from ledger.events import (
+    LOCKED_CASE,
+    LockedCase,
+    append,
+    append_all,
+    lock_case,
+    locked_case,
+    next_event,
+    stage_after,
+)
 from ledger.fingerprint import read_intent
+from ledger.hops import hop
 from ledger.ids import uuid7
 from ledger.log_fields import log
 from ledger.seals import SealVerifier
@@ -91,13 +102,37 @@ def claim_due(
             if one.intent["state"] == "approved":
                 _keep_in_shadow(db, cases[one.intent["case_id"]], one, verifier)
         return []
+    begun = _Begun(db, merchant_id, worker_id)
     with together(db):
         tried = [
-            _start(db, cases[one.intent["case_id"]], one, worker_id, verifier)
+            _start(db, cases[one.intent["case_id"]], one, begun, verifier)
             for one in (live[intent_id] for intent_id in attempts if intent_id in live)
             if one.intent["state"] in ("approved", "submitting") and _as_found(one, attempts)
         ]
+        begun.write()
     return [attempt for attempt in tried if attempt is not None]
+
+
+@dataclass
+class _Begun:
+    """Attempts that were verified, written down together: three statements, however many they are."""
+
+    db: Connection
+    merchant_id: UUID
+    worker_id: int
+    attempts: list[Claimed] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Writes and forgets what was added. Called too before another event is added to a case of them."""
+        if self.attempts:
+            ids, numbers = [one.intent_id for one in self.attempts], [one.attempt_no for one in self.attempts]
+            keys = {"m": self.merchant_id, "ids": ids, "ns": numbers, "l": self.attempts[0].lease_until}
+            run_later(self.db, _ATTEMPTS, w=self.worker_id, **keys)
+            run_later(self.db, _LEASED, **keys)
+            append_all(self.db, self.merchant_id, self.events)
+            self.attempts.clear()
+            self.events.clear()
 
 
 def _keep_in_shadow(db: Connection, case: LockedCase, live: Live, verifier: SealVerifier) -> None:
@@ -136,39 +171,49 @@ def start_attempt(
     Case and intent are locked by the caller. From `unknown` the caller has proven absence at the provider (P10).
     """
     live = read_live(db, case.merchant_id, [intent["intent_id"]])
-    return _start(db, case, live[intent["intent_id"]], worker_id, verifier)
+    begun = _Begun(db, case.merchant_id, worker_id)
+    claimed = _start(db, case, live[intent["intent_id"]], begun, verifier)
+    begun.write()
+    return claimed
 
 
-def _start(db: Connection, case: LockedCase, live: Live, worker_id: int, verifier: SealVerifier) -> Claimed | None:
+def _start(db: Connection, case: LockedCase, live: Live, begun: _Begun, verifier: SealVerifier) -> Claimed | None:
     intent, row = live.intent, live.approval
     fault = fault_before_send(db, live, verifier)
     if not fault and row is not None and case.at - row["key_since"] >= timedelta(hours=KEY_SAFE_HOURS):
         fault = "expired"
     if fault or row is None:
+        begun.write()
         _refuse_to_send(db, case, intent, fault or "seal")
         return None
-    attempt_no = row["attempts"] + 1
-    lease_until = case.at + timedelta(seconds=LEASE_SECONDS)
-    keys = {"m": case.merchant_id, "i": intent["intent_id"], "n": attempt_no, "l": lease_until}
-    run_later(db, _ATTEMPT, w=worker_id, **keys)
-    run_later(db, "UPDATE outbox SET attempts = :n, due_at = :l WHERE merchant_id = :m AND intent_id = :i", **keys)
-    if intent["state"] != "submitting":
-        body = {"attempt": str(attempt_no)}
-        move = (intent["state"], "submitting")
-        append(db, case, "intent.submitting", "system", body, intent_id=intent["intent_id"], move=move)
-    return Claimed(
+    claimed = Claimed(
         case.merchant_id,
         intent["intent_id"],
-        attempt_no,
+        row["attempts"] + 1,
         intent["provider_key"],
         row["request"],
         row["trace"],
-        lease_until,
+        case.at + timedelta(seconds=LEASE_SECONDS),
     )
+    if intent["state"] != "submitting":
+        stage = stage_after(db, case, intent["intent_id"], "submitting")
+        event = next_event(
+            case, "intent.submitting", "system", {"attempt": str(claimed.attempt_no)}, intent_id=intent["intent_id"],
+            move=(intent["state"], "submitting"), stage=stage,
+        )  # fmt: skip
+        case.followed_by(event)
+        begun.events.append(event)
+    begun.attempts.append(claimed)
+    return claimed
 
 
-_ATTEMPT: Final = """
-    INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until) VALUES (:m, :i, :n, :w, :l)
+_ATTEMPTS: Final = """
+    INSERT INTO attempts (merchant_id, intent_id, attempt_no, worker_id, lease_until)
+    SELECT :m, id, n, :w, :l FROM unnest(CAST(:ids AS uuid[]), CAST(:ns AS integer[])) AS a(id, n)
+"""
+_LEASED: Final = """
+    UPDATE outbox o SET attempts = a.n, due_at = :l FROM unnest(CAST(:ids AS uuid[]), CAST(:ns AS integer[])) AS a(id, n)
+    WHERE o.merchant_id = :m AND o.intent_id = a.id
 """
 
 
@@ -222,15 +267,37 @@ def raise_alarm(db: Connection, merchant_id: UUID, kind: str, intent_id: UUID | 
     if not open_already:
         run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, intent_id, text) VALUES (:m, :a, :k, :i, :t)",
             m=merchant_id, a=uuid7(), k=kind, i=intent_id, t=text)  # fmt: skip
-        log.warning("alarm", kind=kind, merchant=str(merchant_id), intent=str(intent_id or ""))
+        about = hop(db, merchant_id, intent_id) if intent_id is not None else {}
+        log.warning("alarm", kind=kind, merchant=str(merchant_id), **about)
 
 
-def close_alarms(db: Connection, merchant_id: UUID, kind: str) -> int:
-    """What the alarms of a kind were about is over; returns how many were open."""
-    return run(
-        db, "UPDATE alarms SET closed_at = now() WHERE merchant_id = :m AND kind = :k AND closed_at IS NULL",
-        m=merchant_id, k=kind,
-    )  # fmt: skip
+def close_alarms(db: Connection, merchant_id: UUID, kind: str, because: str) -> int:
+    """What the alarms of a kind were about is over, and why that is known; returns how many were open. One row and one line of
+    the log each say so."""
+    return _end(db, merchant_id, _END_OF_KIND, because, kind=kind)
+
+
+def close_alarms_of(db: Connection, intent: RowMapping, kinds: Collection[str], because: str) -> int:
+    """The same for the alarms of one intent, of some kinds."""
+    return _end(db, intent["merchant_id"], _END_OF_INTENT, because, i=intent["intent_id"], kinds=list(kinds))
+
+
+def _end(db: Connection, merchant_id: UUID, statement: str, because: str, **which: Any) -> int:
+    ended = rows(db, statement, m=merchant_id, because=because[:200], **which)
+    for alarm in ended:
+        about = hop(db, merchant_id, alarm["intent_id"]) if alarm["intent_id"] is not None else {}
+        log.info("alarm_over", kind=alarm["kind"], merchant=str(merchant_id), **about)
+    return len(ended)
+
+
+_END: Final = """
+    WITH open AS (SELECT alarm_id, intent_id, kind FROM alarms WHERE merchant_id = :m AND {which} AND closed_at IS NULL),
+    ended AS (INSERT INTO alarm_endings (merchant_id, alarm_id, because) SELECT :m, alarm_id, :because FROM open
+        ON CONFLICT DO NOTHING RETURNING alarm_id)
+    SELECT o.intent_id, o.kind FROM open o JOIN ended e ON e.alarm_id = o.alarm_id
+"""
+_END_OF_KIND: Final = _END.format(which="kind = :kind")
+_END_OF_INTENT: Final = _END.format(which="intent_id = :i AND kind = ANY(:kinds)")
 
 
 # An attempt without a result belongs to nobody when its worker's advisory lock is gone, or its lease has ended.
@@ -264,5 +331,11 @@ def take_over_orphans(db: Connection, merchant_id: UUID, worker_id: int, batch: 
         )  # fmt: skip
         if added:
             mark_unknown(db, case, intent, "worker_gone")
+            log.warning(
+                "taken_over",
+                merchant=str(merchant_id),
+                attempt=orphan["attempt_no"],
+                **hop(db, merchant_id, intent["intent_id"]),
+            )
             taken += 1
     return taken

@@ -19,12 +19,13 @@ from sqlalchemy import Connection, RowMapping
 from ledger.approvals import hold
 from ledger.assessment import UNSENT, reassess
 from ledger.database import first, rows, run, scalar
-from ledger.events import LockedCase, append, lock_case
+from ledger.duplicate_record import KIND as DUPLICATE_CHARGE
+from ledger.events import LockedCase, append, lock_order_and_cases
 from ledger.fingerprint import read_intent
 from ledger.ids import uuid7
 from ledger.intents import withdraw
 from ledger.outbox import KEY_SAFE_HOURS, raise_alarm
-from ledger.policies import NoPolicy, effective_policy
+from ledger.policy_of_sale import blocks_outside_refunds
 from ledger.reservation import give_back
 
 SYSTEM: Final = "system"
@@ -66,19 +67,16 @@ def lock_charge(db: Connection, merchant_id: UUID, account_id: UUID, charge_ref:
     )
 
 
-def lock_order_and_cases(db: Connection, merchant_id: UUID, order_id: UUID) -> dict[UUID, LockedCase]:
-    """Locks an order, then all its cases by id, and returns those."""
-    keys = {"m": merchant_id, "o": order_id}
-    first(db, "SELECT 1 FROM orders WHERE merchant_id = :m AND order_id = :o FOR NO KEY UPDATE", **keys)
-    found = rows(db, "SELECT case_id FROM cases WHERE merchant_id = :m AND order_id = :o ORDER BY case_id", **keys)
-    return {row["case_id"]: lock_case(db, merchant_id, row["case_id"]) for row in found}
+def place(db: Connection, charge: LockedCharge, *, freed: bool = False, takes: bool = True) -> None:
+    """Brings the books of a locked charge to what was found there. `freed`: something stopped blocking the order just now.
 
-
-def place(db: Connection, charge: LockedCharge, *, freed: bool = False) -> None:
-    """Brings the books of a locked charge to what was found there. `freed`: something stopped blocking the order just now."""
-    freed = _take_back(db, charge) or freed
+    `takes`: whether its money is moved as well. What a person says moves none, for the console's role may not: what there is
+    room for by it the worker takes seconds later (`place_waiting`), and until then nobody is promised it.
+    """
+    freed = (takes and _take_back(db, charge)) or freed
     touched = _make_room(db, charge)
-    _take(db, charge)
+    if takes:
+        _take(db, charge)
     touched |= _let_go_on(db, charge)
     if freed:
         stopped = rows(db, _STOPPED, m=charge.merchant_id, o=charge.order_id)
@@ -258,34 +256,32 @@ def _unsent(db: Connection, charge: LockedCharge) -> list[_Intent]:
 def _called_back(
     db: Connection, charge: LockedCharge, now: RowMapping, waiting: list[_Intent]
 ) -> list[tuple[_Intent, str]]:
-    here = [one for one in waiting if one.row["capture_id"] == charge.capture_id]
-    if now["open"] and _blocks(db, charge, now):
+    if now["open"] and blocks_outside_refunds(db, charge.merchant_id, now["placed_at"]):
         return [(one, REFUNDED_OUTSIDE) for one in waiting]
-    gone: list[tuple[_Intent, str]] = []
+    # A charge is one too many only beside the order's others, so what happens to any of them is a new reading.
+    reason = REFUNDED_OUTSIDE if now["open"] or now["unplaced_minor"] else DISPUTED
+    twice = [one for one in waiting if one.case.kind == DUPLICATE_CHARGE]
+    gone = [(one, reason) for one in twice]
+    here = [one for one in waiting if one.row["capture_id"] == charge.capture_id and one not in twice]
     if now["unplaced_minor"]:
         available = scalar(
             db, "SELECT available_minor FROM captures WHERE merchant_id = :m AND capture_id = :c FOR NO KEY UPDATE",
             m=charge.merchant_id, c=charge.capture_id,
         )  # fmt: skip
         missing = now["unplaced_minor"] - available
-        gone = [(one, REFUNDED_OUTSIDE) for one in here if one.row["state"] == "proposed"]
+        missing -= sum(
+            one.row["amount_minor"] for one in twice
+            if one.row["capture_id"] == charge.capture_id and one.row["state"] != "proposed"
+        )  # fmt: skip
+        gone += [(one, REFUNDED_OUTSIDE) for one in here if one.row["state"] == "proposed"]
         # The youngest make room first: what was promised earlier goes earlier.
         for one in sorted(here, key=lambda one: -one.row["number"]):
             if missing > 0 and one.row["state"] != "proposed":
                 gone.append((one, REFUNDED_OUTSIDE))
                 missing -= one.row["amount_minor"]
     elif now["takes"]:
-        gone = [(one, DISPUTED) for one in here if one.row["state"] == "proposed"]
+        gone += [(one, DISPUTED) for one in here if one.row["state"] == "proposed"]
     return gone
-
-
-def _blocks(db: Connection, charge: LockedCharge, now: RowMapping) -> bool:
-    """Whether the terms of the order stop its refunds until somebody says what the one made outside was for."""
-    try:
-        policy = effective_policy(db, charge.merchant_id, now["placed_at"])
-    except NoPolicy:
-        return True
-    return policy.terms.external_unallocated == "block"
 
 
 _HELD: Final = """
@@ -331,8 +327,4 @@ _STOPPED: Final = """
 def _work_out(db: Connection, charge: LockedCharge, touched: dict[UUID, str]) -> None:
     """Works out anew what the touched cases owe, in the order of their ids."""
     for case_id in sorted(touched):
-        try:
-            reassess(db, charge.cases[case_id], SYSTEM, because=touched[case_id])
-        except NoPolicy:
-            # It was called back, so the case is a person's already; the terms are for somebody to settle first.
-            continue
+        reassess(db, charge.cases[case_id], SYSTEM, because=touched[case_id])

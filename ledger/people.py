@@ -4,15 +4,17 @@ A person is one row for the whole deployment, a membership one for each merchant
 their own merchant; the person is disabled with the last one.
 """
 
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ledger.database import first, pin_tenant, rows, run, scalar
+from ledger.card_numbers import mask_card_numbers
+from ledger.database import first, pin_tenant, run, scalar
 from ledger.errors import BadInput, NotFound
 from ledger.events import SYSTEM
 from ledger.ids import uuid7
-from ledger.revocation import revoke
+from ledger.revocation import merchants_of, revoke
 
 ROLES = ("reader", "desk", "manager", "finance", "admin")
 
@@ -36,8 +38,6 @@ def add_person(db: Connection, merchant_id: UUID, *, email: str, name: str, role
             db, "INSERT INTO staff (staff_id, email, name, password_hash) VALUES (:i, :e, :n, :h)",
             i=staff_id, e=email, n=name.strip(), h=password_hash,
         )  # fmt: skip
-    else:
-        run(db, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :i", i=staff_id)
     before = scalar(
         db, "SELECT role FROM memberships WHERE merchant_id = :m AND staff_id = :i", m=merchant_id, i=staff_id
     )
@@ -68,20 +68,39 @@ def change_role(db: Connection, merchant_id: UUID, staff_id: UUID, role: str) ->
     return revoke(db, merchant_id, staff_id, SYSTEM, f"became {role}")
 
 
-def disable(db: Connection, staff_id: UUID) -> tuple[int, int]:
-    """Switches a person off in every merchant; their unsent approvals are held in the same transaction (S10, S36).
+def let_in(db: Connection, staff_id: UUID, engineer: str, reason: str) -> bool:
+    """Lets a person who was switched off sign in again, on the record; False when they were not switched off.
+
+    Raises BadInput (engineer, reason). Locks the person.
+    """
+    engineer, reason = engineer.strip(), mask_card_numbers(reason.strip())
+    if not 2 <= len(engineer) <= 80:
+        raise BadInput("engineer", "say who you are")
+    if not 1 <= len(reason) <= 200:
+        raise BadInput("reason", "say in a few words why they may sign in again")
+    off = scalar(db, "SELECT disabled_at FROM staff WHERE staff_id = :s FOR UPDATE", s=staff_id)
+    if off is None:
+        return False
+    run(
+        db, "INSERT INTO people_let_in (staff_id, engineer, reason, generation)"
+        " SELECT :s, :e, :why, coalesce((SELECT generation FROM deployment), 1)", s=staff_id, e=engineer, why=reason,
+    )  # fmt: skip
+    run(db, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :s", s=staff_id)
+    return True
+
+
+def disable(db: Connection, staff_id: UUID, lost_since: datetime | None = None) -> tuple[int, int]:
+    """Switches a person off in every merchant; their unsent approvals are held in the same transaction (S10, S36). `lost_since`:
+    see `revoke`.
 
     Returns what `change_role` returns, over all merchants; the transaction is pinned to the last of them. Locks the person,
     then their cases in turn.
     """
     run(db, "UPDATE staff SET disabled_at = coalesce(disabled_at, now()) WHERE staff_id = :s", s=staff_id)
-    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
-    merchants = rows(db, "SELECT merchant_id FROM memberships WHERE staff_id = :s ORDER BY merchant_id", s=staff_id)
-    db.exec_driver_sql("SELECT set_config('onceback.staff', '', true)")
     held = listed = 0
-    for row in merchants:
-        pin_tenant(db, row["merchant_id"])
-        of_merchant = revoke(db, row["merchant_id"], staff_id, SYSTEM, "was switched off")
+    for merchant_id in merchants_of(db, staff_id):
+        pin_tenant(db, merchant_id)
+        of_merchant = revoke(db, merchant_id, staff_id, SYSTEM, "was switched off", lost_since)
         held, listed = held + of_merchant[0], listed + of_merchant[1]
     return held, listed
 

@@ -1,26 +1,32 @@
-"""Policy documents: which version decides a case, and what it says. Missing or unreadable never decides (ENTITLEMENT §8)."""
+"""Policy documents as they stand in their rows, and what they say. One that cannot be read never decides (ENTITLEMENT §8).
 
-import hashlib
+`policy_of_sale` finds the version that decides a case, `policy_publishing` brings one into force.
+"""
+
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal
-from uuid import UUID
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy import Connection
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ledger.canonical import canonical_bytes
-from ledger.database import rows, run, scalar
-from ledger.errors import BadInput, LedgerError
+from ledger.errors import LedgerError
+from ledger.limits import route_by_amount
+from ledger.policy_terms import USUAL_GRADES, PolicyTerms, Routes, ShippingPart, TermsRefused, read_terms
 
 Minor = dict[str, int]
+Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+MOST_MINOR: Final = 10**15 - 1
 
 
-class Routes(BaseModel):
-    """From which amount, by currency, a manager decides; a currency that is not listed is always a manager's."""
+class SumRoutes(BaseModel):
+    """From which amount, by currency, a manager decides, or two; a currency the first does not list is always a manager's.
+
+    The order's and its customer's other refunds are summed whatever `sum_over` leaves out (S22); `staff_day` may be left out.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     manager_from_minor: Minor = Field(default_factory=dict)
+    two_managers_from_minor: Minor = Field(default_factory=dict)
+    sum_over: frozenset[str] = Routes.model_fields["sum_over"].default
 
 
 class Connect(BaseModel):
@@ -47,20 +53,38 @@ class Windows(BaseModel):
     day: Window | None = None
 
 
+class Automatic(BaseModel):
+    """What the policy approves by itself in one currency: up to `most_minor` at once, and `day_minor` in a business day (S38)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    most_minor: int = Field(gt=0, le=MOST_MINOR)
+    day_minor: int = Field(gt=0, le=MOST_MINOR)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.day_minor < self.most_minor:
+            raise ValueError("day_minor, the limit of a day, is below most_minor, that of one refund")
+        return self
+
+
 class PolicyDocument(BaseModel):
     """The fields of a policy this version of the engine reads; the rest of the document is kept and not interpreted."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    refund_trigger: Literal["announced", "received", "inspected"] = "inspected"
+    refund_trigger: Literal["announced", "proof_of_sending", "carrier_scan", "received", "inspected"] = "inspected"
     pay_within_days: int = Field(default=14, ge=1, le=90)
-    shipping: Literal["on_last_unit", "none"] = "none"
+    # One word in documents of before the whole of it was read; the parts are `policy_terms.ShippingPart`.
+    shipping: Literal["on_last_unit", "none"] | ShippingPart = "none"
     external_unallocated: Literal["block", "cap_only"] = "block"
     grade_bps: dict[str, int] = Field(default_factory=dict)
-    routes: Routes = Field(default_factory=Routes)
+    routes: SumRoutes = Field(default_factory=SumRoutes)
     connect: Connect = Field(default_factory=Connect)
     # By role and currency; the policy in force now counts. A currency that is not named has nothing to give, and a document
     # without limits has the defaults (`reviewer_limits` in the database, which is what decides).
     limits: dict[Literal["desk", "manager"], dict[str, Windows]] | None = None
+    # By currency; one that is not named has nothing, and a document without it approves nothing by itself. The version that
+    # decides an order and the one in force now both have to name it (`automatic_rule` in the database, which is what decides).
+    automatic: dict[Currency, Automatic] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,111 +97,85 @@ class Policy:
     document: dict[str, Any]
 
     @property
+    def cited(self) -> str:
+        """ "nord-apparel@7"."""
+        return f"{self.policy_id}@{self.version}"
+
+    @property
     def pay_within_days(self) -> int:
         """Calendar days from opening to the due time of a case."""
         return self.terms.pay_within_days
 
-    def route(self, currency: str, amount_minor: int, *, exception: bool) -> Literal["desk", "manager"]:
-        """Who decides an amount: exceptions, unlisted currencies and amounts from the limit up are a manager's."""
-        limit = self.terms.routes.manager_from_minor.get(currency)
-        return "manager" if exception or limit is None or amount_minor >= limit else "desk"
+    def route(self, currency: str, amount_minor: int) -> str:
+        """Who decides an amount, one of `limits.ROUTES`."""
+        routes = self.terms.routes
+        return route_by_amount(
+            amount_minor, routes.manager_from_minor.get(currency), routes.two_managers_from_minor.get(currency)
+        )
+
+
+_NONE: Final = {
+    "missing": "There is no policy.",
+    "ended": "The last policy ended before this was sold.",
+    "begins": "This was sold before the first policy began.",
+    "unreadable": "The policy cannot be read.",
+    "none_fits": "No policy is for a sale like this one.",
+    "tie": "Several policies fit alike.",
+    "several": "The lines of this fall under too many policies.",
+}
 
 
 class NoPolicy(LedgerError):
-    """No policy was in force when this order was placed. A manager has to publish one before anything is decided."""
+    """No policy decides this. `facts` say why: `reason`, and what it is about."""
 
     code = "no-policy"
 
-
-_EFFECTIVE: Final = """
-    SELECT policy_id, version, document FROM policies WHERE merchant_id = :m AND effective @> CAST(:at AS timestamptz)
-    ORDER BY policy_id, version DESC
-"""
+    def __init__(self, reason: str, **facts: Any) -> None:
+        self.reason = reason
+        super().__init__(f"{_NONE[reason]} A manager publishes one at the desk Policies.", reason=reason, **facts)
 
 
-def effective_policy(db: Connection, merchant_id: UUID, placed_at: datetime) -> Policy:
-    """The one version in force when the order was placed (terms_basis at_sale). Raises NoPolicy for none or several."""
-    found = rows(db, _EFFECTIVE, m=merchant_id, at=placed_at)
-    if len(found) != 1:
-        raise NoPolicy(
-            NoPolicy.__doc__ if not found else "Several policies were in force at once. A manager has to settle which."
-        )
-    row = found[0]
+def as_policy(policy_id: str, version: int, document: dict[str, Any]) -> Policy:
+    """A version from its row. Raises NoPolicy for a document that cannot be read."""
     try:
-        terms = PolicyDocument.model_validate(row["document"])
+        return Policy(policy_id, version, PolicyDocument.model_validate(document), document)
     except ValidationError as error:
-        raise NoPolicy(f"The policy {row['policy_id']}@{row['version']} cannot be read.") from error
-    return Policy(row["policy_id"], row["version"], terms, row["document"])
+        raise NoPolicy("unreadable", policy=f"{policy_id}@{version}") from error
 
 
-def read_policy(db: Connection, merchant_id: UUID, policy_id: str, version: int) -> Policy:
-    """One version by name. Raises NoPolicy."""
-    found = rows(
-        db, "SELECT document FROM policies WHERE merchant_id = :m AND policy_id = :p AND version = :v",
-        m=merchant_id, p=policy_id, v=version,
-    )  # fmt: skip
-    if not found:
-        raise NoPolicy
-    return Policy(policy_id, version, PolicyDocument.model_validate(found[0]["document"]), found[0]["document"])
+# Documents of before the whole of the specification was read: one word for shipping, and nothing off that they do not name.
+_SHIPPING: Final[dict[str, dict[str, str]]] = {
+    "none": {"full_return": "none", "partial_return": "none", "merchant_fault": "none"},
+    "on_last_unit": {"full_return": "full", "partial_return": "on_last_unit", "merchant_fault": "full"},
+}
+# Of the document itself, not of what a return is worth; a stored row says them. What is found for one return is no document's.
+_IDENTITY: Final = frozenset({"status", "effective_from", "effective_to", "extends", "routes_of", "parts"})
 
 
-def publish(
-    db: Connection,
-    merchant_id: UUID,
-    document: Any,
-    author: str,
-    approver: str,
-    since: datetime | None,
-    until: datetime | None = None,
-) -> None:
-    """Inserts the version that `document` names, in force for orders placed in [since, until). By the owner's connection.
-
-    Raises BadInput: a field that cannot be read, author and approver the same, a range that overlaps another's or a version
-    that exists (both are refused by constraint too).
-    """
-    named = _read(document)
-    if author.strip().casefold() == approver.strip().casefold():
-        raise BadInput("approver", "author and approver are two people")
-    fee_alone = named.connect.refund_application_fee and not named.connect.reverse_transfer
-    if fee_alone and scalar(db, _ON_DESTINATION, m=merchant_id):
-        raise BadInput("connect.refund_application_fee", "goes back on destination charges only with reverse_transfer")
-    text = canonical_bytes(document)
-    taken = scalar(db, _TAKEN, m=merchant_id, p=named.policy_id, v=named.version, since=since, until=until)
-    if taken:
-        raise BadInput(
-            "since", f"{taken} is in force in that time, or is that version: choose another range or version"
-        )
-    run(
-        db, "INSERT INTO policies (merchant_id, policy_id, version, effective, document, digest, author, approver) VALUES"
-        " (:m, :p, :v, tstzrange(:since, :until), CAST(:doc AS jsonb), :digest, :author, :approver)", m=merchant_id,
-        p=named.policy_id, v=named.version, since=since, until=until, doc=text.decode(),
-        digest=hashlib.sha256(text).digest(), author=author.strip(), approver=approver.strip(),
-    )  # fmt: skip
+def of_before(document: dict[str, Any]) -> bool:
+    """Whether a document has one word for shipping, or none, as all had before the whole of the specification was read."""
+    return isinstance(document.get("shipping", "none"), str)
 
 
-_ON_DESTINATION: Final = (
-    "SELECT 1 FROM provider_accounts WHERE merchant_id = :m AND charge_type = 'destination' LIMIT 1"
-)
+def terms_document(document: dict[str, Any]) -> dict[str, Any]:
+    """What of a policy document the engine reads, in the engine's own form."""
+    known = PolicyTerms.model_fields.keys() - _IDENTITY
+    found: dict[str, Any] = {name: value for name, value in document.items() if name in known}
+    if isinstance(document.get("routes"), dict):
+        found["routes"] = {name: value for name, value in document["routes"].items() if name in Routes.model_fields}
+    word = document.get("shipping", "none")
+    if isinstance(word, str):
+        found["shipping"] = _SHIPPING.get(word, word)
+        named = document.get("grade_bps", {})
+        found["grade_bps"] = dict.fromkeys(USUAL_GRADES, 0) | named if isinstance(named, dict) else named
+        found.setdefault("advance_max_minor", None)
+    return found
 
 
-class _Named(PolicyDocument):
-    policy_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")]
-    version: Annotated[int, Field(ge=1)]
-
-
-# One policy decides an order, so ranges of different policies do not overlap either.
-_TAKEN: Final = """
-    SELECT policy_id || '@' || version FROM policies WHERE merchant_id = :m
-        AND (effective && tstzrange(CAST(:since AS timestamptz), CAST(:until AS timestamptz)) OR (policy_id = :p AND version = :v))
-    LIMIT 1
-"""
-
-
-def _read(document: Any) -> _Named:
-    if not isinstance(document, dict):
-        raise BadInput("document", "give one JSON object")
+def policy_terms(policy: Policy) -> PolicyTerms:
+    """The terms of a stored policy as the engine reads them. Raises NoPolicy for a document that cannot be read."""
+    named = {"policy_id": policy.policy_id, "version": policy.version}
     try:
-        return _Named.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(".".join(str(part) for part in first["loc"]), first["msg"]) from error
+        return read_terms(terms_document(policy.document) | named)
+    except TermsRefused as error:
+        raise NoPolicy("unreadable", policy=policy.cited) from error

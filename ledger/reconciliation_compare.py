@@ -11,8 +11,9 @@ from uuid import UUID
 
 from ledger.settlement import SETTLED, ProviderRefund
 
-Kind = Literal["missing_there", "missing_here", "amount", "currency", "state", "late", "duplicate"]
-Part = Literal["refunds", "movements"]
+Kind = Literal["missing_there", "missing_here", "amount", "currency", "state", "late", "duplicate", "unreadable"]
+Part = Literal["refunds", "movements", "disputes"]
+About = Literal["refund", "dispute", "payment"]
 
 # Accepted refunds are asked about every hour (settlement.PENDING_LOOK_SECONDS), so books that follow by a day have missed
 # every look since. Two sides of a period's edge that are nearer than this are the same moment.

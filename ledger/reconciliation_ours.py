@@ -13,6 +13,7 @@ from sqlalchemy import Connection, RowMapping
 
 from ledger.database import rows
 from ledger.discrepancies import Found, add_finding, join, system_resolves
+from ledger.ids import first_id
 from ledger.provider_rows import keep_movements, keep_refunds
 from ledger.reconciliation_compare import (
     LATE_AFTER,
@@ -75,10 +76,10 @@ _BATCH: Final = """
 
 def store_ours(db: Connection, of: Run, place: Place, *, answers: Answers) -> bool:
     """The next batch of our transfers; True when it was the last. Raises AskFirst, Overtaken."""
-    after = UUID(place.cursor) if place.cursor else _first_id(of.from_at - _ID_SLACK)
+    after = UUID(place.cursor) if place.cursor else first_id(of.from_at - _ID_SLACK)
     batch = rows(
         db, _BATCH, m=of.merchant_id, a=of.provider_account_id, started=of.started_at, after=after,
-        until=_first_id(of.to_at + _ID_SLACK), from_at=of.from_at, to_at=of.to_at, most=BATCH,
+        until=first_id(of.to_at + _ID_SLACK), from_at=of.from_at, to_at=of.to_at, most=BATCH,
     )  # fmt: skip
     done = len(batch) < BATCH
     turn_page(
@@ -101,11 +102,6 @@ def store_ours(db: Connection, of: Run, place: Place, *, answers: Answers) -> bo
     return done
 
 
-def _first_id(at: datetime) -> UUID:
-    """The smallest id minted at a moment (ledger.ids)."""
-    return UUID(int=max(0, int(at.timestamp() * 1000)) << 80)
-
-
 def key_of(row: RowMapping) -> str:
     """Under what a refund of ours is asked about: its reference there, or, settled without one, our own id."""
     return str(row["refund_ref"] or f"intent:{row['intent_id']}")
@@ -122,13 +118,26 @@ def _unseen(row: RowMapping) -> bool:
 def _one(db: Connection, of: Run, row: RowMapping, tally: Tally, answer: Answer | None) -> None:
     move = our_move(of, row)
     tally.add("movements", Sum(move.currency, move.amount_minor), Sum(move.currency, 0))
-    if answer is not None and not row["shown"]:
+    if answer is not None and not answer.unread and not row["shown"]:
         _refund_not_listed(db, of, row, tally, answer)
     moved_at: datetime | None = row["moved_there_at"]
-    if moved_at is None and answer is not None:
+    if answer is not None and answer.unread:
+        _not_read(db, of, row, move, answer)
+    elif moved_at is None and answer is not None:
         _movement_not_listed(db, of, row, move, tally, answer)
     elif moved_at is not None and not of.covers(moved_at):
         _of_another_period(db, of, row, move, moved_at, {})
+
+
+def _not_read(db: Connection, of: Run, row: RowMapping, move: OurMove, answer: Answer) -> None:
+    """It was not listed, and cannot be read by its reference: that is said, and concludes nothing. The next run asks again."""
+    named = _join(
+        db, of, "unreadable", row, answer, {"refund": row["refund_ref"], "reason": answer.unread}, row["at"], move
+    )
+    counted = Sum(move.currency, move.amount_minor if row["moved_there_at"] is None else 0)
+    add_finding(
+        db, of.merchant_id, of.run_id, named, "movements", f"ours:{move.transfer_id}", counted, Sum(move.currency, 0)
+    )
 
 
 def _refund_not_listed(db: Connection, of: Run, row: RowMapping, tally: Tally, answer: Answer) -> None:

@@ -7,6 +7,7 @@ back, asks outside any transaction, and calls again with the answers. Each locks
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,13 +15,17 @@ from sqlalchemy import Connection, RowMapping
 
 from ledger.database import rows
 from ledger.discrepancies import Found, add_finding, join, system_resolves
+from ledger.disputes import ProviderDispute
+from ledger.provider_pages import Page
 from ledger.provider_rows import keep_movements, keep_refunds
 from ledger.reconciliation_compare import (
     LATE_AFTER,
+    About,
     Kind,
     Movement,
     OurMove,
     OurRefund,
+    Part,
     ShownRefund,
     Sum,
     Verdict,
@@ -33,8 +38,8 @@ from ledger.reconciliation_run import Place, Run, Tally, add_up, turn_page
 
 @dataclass(frozen=True)
 class Ask:
-    """One refund to read again at the provider, and what may follow on the normal way: `intent_id`, ours, is brought to it;
-    one that is not in the books is written down as made outside (`kind`: what it was named before).
+    """One refund, or dispute, to read again at the provider, and what may follow on the normal way: `intent_id`, ours, is
+    brought to it; what is not in the books is written down as made outside (`kind`: what it was named before).
     """
 
     refund_ref: str
@@ -42,13 +47,15 @@ class Ask:
     payment_intent_ref: str = ""
     movements: bool = False
     kind: Kind = "state"
+    about: About = "refund"
 
 
 @dataclass(frozen=True)
 class Answer:
     """The refund as it is there now, None when the provider has none; `movements` if they were asked for.
 
-    `before` and `after`: the states of our intent around the reading, equal when it moved nothing.
+    `before` and `after`: the states of ours around the reading, equal when it moved nothing. `unread`: why this one cannot be
+    read although the account can; then nothing is known of it.
     """
 
     shown: ShownRefund | None
@@ -56,6 +63,8 @@ class Answer:
     before: str = ""
     after: str = ""
     kind: Kind = "state"
+    dispute: ProviderDispute | None = None
+    unread: str = ""
 
     @property
     def healed(self) -> bool:
@@ -73,14 +82,34 @@ class AskFirst(Exception):
 Answers = Mapping[str, Answer]
 
 
-def store_refunds(
-    db: Connection, of: Run, place: Place, page: Sequence[ShownRefund], *, done: bool, answers: Answers
-) -> None:
+def turn_listed(db: Connection, of: Run, place: Place, page: Page[Any]) -> None:
+    """Moves a side on by a page of the provider's. Raises Overtaken."""
+    reached = page.rows[-1].created_at if page.rows else of.from_at if page.last else None
+    cursor = place.cursor if page.next_after is None else page.next_after
+    turn_page(db, of, place, cursor=cursor, reached_at=reached, rows_read=page.length, done=page.last)
+
+
+# Of what cannot be read no currency is known; ISO 4217 has a code for none.
+NO_CURRENCY: Final = "XXX"
+
+
+def name_unread(db: Connection, of: Run, page: Page[Any], part: Part, about: About) -> None:
+    """What could not be read on a page is named, with why, and adds nothing to any sum: the next run tries it again."""
+    near = page.rows[0].created_at if page.rows else of.to_at - timedelta(seconds=1)
+    nothing = Sum(NO_CURRENCY, 0)
+    for one in page.unread:
+        at = one.created_at if one.created_at is not None and of.covers(one.created_at) else near
+        found = Found("unreadable", one.ref, None, {}, {"refund": one.ref, "reason": one.reason}, at, about)
+        named = join(db, of.merchant_id, of.provider_account_id, of.run_id, found)
+        add_finding(db, of.merchant_id, of.run_id, named, part, one.ref, nothing, nothing)
+
+
+def store_refunds(db: Connection, of: Run, place: Place, page: Page[ShownRefund], *, answers: Answers) -> None:
     """A page of the provider's refunds, newest first. Raises AskFirst, Overtaken."""
-    reached = page[-1].created_at if page else of.from_at
-    cursor = page[-1].refund.refund_ref if page else place.cursor
-    turn_page(db, of, place, cursor=cursor, reached_at=reached, rows_read=len(page), done=done)
-    now = [answers[one.refund.refund_ref].shown or one if one.refund.refund_ref in answers else one for one in page]
+    turn_listed(db, of, place, page)
+    now = [
+        answers[one.refund.refund_ref].shown or one if one.refund.refund_ref in answers else one for one in page.rows
+    ]
     compared = compare_all(db, of, [one for one in now if one.merchant_ref in ("", str(of.merchant_id))])
     asks = [
         Ask(shown.refund.refund_ref, ours.intent_id if verdict.heals and ours else None, kind=verdict.kind or "state")
@@ -94,6 +123,7 @@ def store_refunds(
     for shown, ours, verdict in compared:
         tally.add("refunds", verdict.ours, verdict.theirs)
         name_refund(db, of, shown, ours, verdict, answers.get(shown.refund.refund_ref))
+    name_unread(db, of, page, "refunds", "refund")
     add_up(db, of, tally)
 
 
@@ -173,31 +203,28 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def store_movements(
-    db: Connection, of: Run, place: Place, page: Sequence[Movement], *, done: bool, answers: Answers
-) -> None:
+def store_movements(db: Connection, of: Run, place: Place, page: Page[Movement], *, answers: Answers) -> None:
     """A page of the provider's balance movements of one type, newest first. Raises AskFirst, Overtaken."""
-    reached = page[-1].created_at if page else of.from_at
-    cursor = page[-1].movement_ref if page else place.cursor
-    turn_page(db, of, place, cursor=cursor, reached_at=reached, rows_read=len(page), done=done)
+    turn_listed(db, of, place, page)
     # A payment that its bank returned moves the balance too, and is no refund.
-    page = [one for one in page if one.source_ref.startswith(("re_", "pyr_"))]
-    keep_movements(db, of.merchant_id, of.provider_account_id, page)
+    moved = [one for one in page.rows if one.source_ref.startswith(("re_", "pyr_"))]
+    keep_movements(db, of.merchant_id, of.provider_account_id, moved)
     keep_refunds(db, of.merchant_id, of.provider_account_id, [one.shown for one in answers.values() if one.shown])
-    refs = [one.source_ref for one in page]
+    refs = [one.source_ref for one in moved]
     known = known_refunds(db, of, refs)
     moves = our_moves(db, of, refs)
     asks = {
         one.source_ref: Ask(one.source_ref, known[one.source_ref].intent_id)
-        for one in page
+        for one in moved
         if (one.source_ref, one.amount_minor > 0) not in moves and one.source_ref not in answers and _heals(known, one)
     }
     if asks:
         raise AskFirst(list(asks.values()))
     tally = Tally()
-    for movement in page:
+    for movement in moved:
         move = moves.get((movement.source_ref, movement.amount_minor > 0))
         name_movement(db, of, movement, move, known.get(movement.source_ref), tally, answers)
+    name_unread(db, of, page, "movements", "refund")
     add_up(db, of, tally)
 
 

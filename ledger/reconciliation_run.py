@@ -19,10 +19,11 @@ from ledger.errors import BadInput, NotFound
 from ledger.ids import uuid7
 from ledger.reconciliation_compare import Part, Sum
 
-# In the order they are read. The provider lists balance movements of one type at a time; ours come last, when everything the
+# In the order they are read. The provider lists balance movements of one type at a time; ours come when everything the
 # provider shows of the period has been seen.
 SIDES: Final = (
-    "refunds", "refund", "payment_refund", "refund_failure", "payment_failure_refund", "payment_reversal", "ours",
+    "refunds", "refund", "payment_refund", "refund_failure", "payment_failure_refund", "payment_reversal", "ours", "disputes",
+    "our_disputes",
 )  # fmt: skip
 # A late failure comes up to 30 days after the refund (STRIPE.md §1); five more for a worker that was away.
 NIGHTLY_DAYS: Final = 35
@@ -55,6 +56,7 @@ class Run:
     account: str
     credential: str
     livemode: bool
+    expected_account: str
 
     def covers(self, at: datetime) -> bool:
         """Whether a moment lies in the period."""
@@ -184,7 +186,7 @@ _TAKE: Final = """
                         AND (l.classid::bigint << 32 | l.objid::bigint) = u.worker_id)))
             ORDER BY u.asked_at LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING r.merchant_id, r.run_id, r.provider_account_id, r.from_at, r.to_at, r.started_at, r.worker_id,
-        a.account_ref AS account, a.credential, a.livemode
+        a.account_ref AS account, a.credential, a.livemode, coalesce(a.expected_account_ref, '') AS expected_account
 """
 
 

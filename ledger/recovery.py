@@ -49,6 +49,7 @@ class Account:
     account: str
     credential: str
     livemode: bool
+    expected_account: str
 
 
 def begin(db: Connection, engineers: tuple[str, str], backup_at: datetime | None) -> Recovery:
@@ -57,9 +58,7 @@ def begin(db: Connection, engineers: tuple[str, str], backup_at: datetime | None
     `backup_at`: when the backup was taken; by default the newest event it holds. Raises BadInput (engineers), WrongState while a
     worker lives or there is no deployment. Pins the transaction to one merchant after the other.
     """
-    names = [name.strip() for name in engineers]
-    if any(not 2 <= len(name) <= 80 for name in names) or names[0].lower() == names[1].lower():
-        raise BadInput("engineers", "name two people")
+    names = two_engineers(engineers)
     if scalar(db, _LIVING):
         raise WrongState("A worker is running on this database: stop every worker first.")
     known = first(db, "SELECT generation FROM deployment FOR UPDATE")
@@ -80,6 +79,8 @@ def begin(db: Connection, engineers: tuple[str, str], backup_at: datetime | None
     )  # fmt: skip
     run(db, "UPDATE deployment SET generation = :g", g=generation)
     run(db, "UPDATE sessions SET ended_at = now() WHERE ended_at IS NULL")
+    # A code that was used since the backup is unused in it.
+    run(db, "UPDATE recovery_codes SET ended_at = now() WHERE ended_at IS NULL")
     # Who left since the backup is in it as if they had not: everybody is let in again by hand.
     run(db, "UPDATE staff SET disabled_at = now() WHERE disabled_at IS NULL")
     for sequence in SEQUENCES:
@@ -90,6 +91,14 @@ def begin(db: Connection, engineers: tuple[str, str], backup_at: datetime | None
         run(db, "UPDATE api_tokens SET revoked_at = now() WHERE merchant_id = :m AND revoked_at IS NULL", m=merchant_id)
         run(db, _VOID, m=merchant_id, g=generation)
     return Recovery(generation, newest, newest - BEFORE_BACKUP, again=False)
+
+
+def two_engineers(named: tuple[str, str]) -> tuple[str, str]:
+    """The names of two people, as they are kept. Raises BadInput."""
+    first_name, second = (name.strip() for name in named)
+    if any(not 2 <= len(name) <= 80 for name in (first_name, second)) or first_name.lower() == second.lower():
+        raise BadInput("engineers", "name two people")
+    return first_name, second
 
 
 _LIVING: Final = """
@@ -128,6 +137,7 @@ def accounts(db: Connection) -> list[Account]:
                 row["account_ref"],
                 row["credential"],
                 row["livemode"],
+                row["expected_account_ref"] or "",
             )
             for row in rows(db, "SELECT * FROM provider_accounts WHERE merchant_id = :m ORDER BY 2", m=merchant["id"])
         ]

@@ -5,6 +5,7 @@ closed, holds the units, so that they are refused with P18; its money leaves the
 counted as gone and left to people.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -13,16 +14,17 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, RowMapping
 
 from ledger.database import first, rows, run, scalar
-from ledger.errors import LedgerError
+from ledger.errors import BadInput, LedgerError, WrongState
 from ledger.events import LockedCase, append, lock_case, lock_case_of_intent
 from ledger.external_matching import match_to_case
-from ledger.external_refunds import GONE, record_external, record_recovered
+from ledger.external_refunds import GONE, count_in_day, record_external, record_recovered
 from ledger.fingerprint import read_intent
 from ledger.intents import live_intents, withdraw
 from ledger.outbox import raise_alarm
 from ledger.outside_places import LockedCharge, lock_charge, place
-from ledger.recovered_units import read_units
-from ledger.recovery import REASON, Account
+from ledger.recovered_asks import keep_ask, kind_of
+from ledger.recovered_units import digest_of_units, read_kept, read_units
+from ledger.recovery import REASON, Account, two_engineers
 from ledger.reservation import give_back, reserve_cap
 from ledger.seals import SealVerifier
 from ledger.settlement import ProviderRefund, apply_refund, mismatch
@@ -64,7 +66,67 @@ def take_up(db: Connection, of: Account, generation: int, refund: ProviderRefund
         return "known"
     if refund.status in GONE:
         return "known"
-    return _rebuild(db, of, generation, refund, intent)
+    units = _named_units(refund)
+    if units is None:
+        raise ByHand("its list of units was too long for the provider, which keeps a digest of it")
+    return _rebuild(db, of, generation, refund, intent, units)
+
+
+Named = Sequence[tuple[str, int, int]]
+
+
+def _named_units(refund: ProviderRefund) -> Named | None:
+    """The units it closed; none of money that was given with the goods kept."""
+    return [] if read_kept(refund.units) is not None else read_units(refund.units)
+
+
+def close_by_people(
+    db: Connection, of: Account, refund: ProviderRefund, engineers: tuple[str, str], named: Named | None, *, whole: bool
+) -> str:  # fmt: skip
+    """Brings in a refund that waited for people: two of them name its units, or say that it consumed what is left of its order
+    (`whole`). One that says its units itself needs neither, and goes the way of a recovery. Returns the outcome.
+
+    Where the provider keeps a digest of the units, those that are named have to have it. Raises BadInput (engineers, units),
+    WrongState when it does not wait, ByHand, and IntegrityError as `take_up`. Locks as `take_up`.
+    """
+    names = two_engineers(engineers)
+    generation = scalar(db, "SELECT max(generation) FROM recovered_refunds WHERE merchant_id = :m AND refund_ref = :r",
+                        m=of.merchant_id, r=refund.refund_ref)  # fmt: skip
+    if generation is None or not is_ours(db, of.merchant_id, refund) or _done(db, of, refund):
+        raise WrongState("This refund waits for nobody: `flask recovered list` shows those that do.")
+    if refund.status in GONE:
+        raise WrongState("It came to nothing at the provider. There is nothing to close.")
+    intent = _intent(db, of.merchant_id, refund)
+    if intent is not None and intent["state"] in (*ADOPTABLE, "approved", "held"):
+        return _adopt(db, of, generation, intent["intent_id"], refund)
+    units = _named_units(refund)
+    if units is None and named is not None:
+        if refund.units != digest_of_units(named):
+            raise BadInput(
+                "units", "the provider keeps another digest than of these: see that all are named, in their order"
+            )
+        units = list(named)
+    charge = lock_charge(db, of.merchant_id, of.account_id, refund.charge_ref)
+    if _done(db, of, refund):
+        raise WrongState("Others closed this refund just now: `flask recovered list` shows those that wait.")
+    if units is None and not whole:
+        raise BadInput("units", "name them, or say that it consumed its order whole")
+    if units is None and charge is not None:
+        units = _all_left(db, charge)
+    return _rebuild(db, of, generation, refund, intent, units or [], names)
+
+
+_LEFT: Final = """
+    SELECT l.line_ref, lower(r) AS a, upper(r) AS b FROM order_lines l
+    CROSS JOIN LATERAL unnest(int4multirange(int4range(0, l.quantity)) - coalesce((SELECT range_agg(ci.units) FROM case_items ci
+        WHERE ci.merchant_id = l.merchant_id AND ci.line_id = l.line_id AND ci.live), '{}'::int4multirange)) r
+    WHERE l.merchant_id = :m AND l.order_id = :o AND l.quantity > 0 ORDER BY l.line_id, r
+"""
+
+
+def _all_left(db: Connection, charge: LockedCharge) -> list[tuple[str, int, int]]:
+    """Every unit of the order that no case holds."""
+    return [(row["line_ref"], row["a"], row["b"]) for row in rows(db, _LEFT, m=charge.merchant_id, o=charge.order_id)]
 
 
 def leave_by_hand(db: Connection, of: Account, generation: int, refund: ProviderRefund, reason: str) -> str:
@@ -78,6 +140,7 @@ def leave_by_hand(db: Connection, of: Account, generation: int, refund: Provider
         record_recovered(db, of.merchant_id, of.account_id, refund)
         if charge is not None:
             place(db, charge)
+        count_in_day(db, of.merchant_id, refund.refund_ref)
     if not _record(
         db, of, generation, refund, "by_hand", reason=reason, capture_id=charge.capture_id if charge else None
     ):
@@ -87,7 +150,7 @@ def leave_by_hand(db: Connection, of: Account, generation: int, refund: Provider
         of.merchant_id,
         "recovered_by_hand",
         None,
-        "Refunds of before the recovery wait for people: run `flask recover`",
+        "Refunds of before the recovery wait for people: `flask recovered list`",
     )
     return "by_hand"
 
@@ -166,14 +229,17 @@ _RESULT: Final = """
 """
 
 
-def _rebuild(db: Connection, of: Account, generation: int, refund: ProviderRefund, intent: RowMapping | None) -> str:
+def _rebuild(
+    db: Connection, of: Account, generation: int, refund: ProviderRefund, intent: RowMapping | None, units: Named,
+    engineers: tuple[str, str] | None = None,
+) -> str:  # fmt: skip
     """The books lost this refund: its money leaves the capture, and a case holds its units for good."""
-    units = read_units(refund.units)
-    if units is None:
-        raise ByHand("its list of units was too long for the provider, which keeps a digest of it")
     charge = lock_charge(db, of.merchant_id, of.account_id, refund.charge_ref)
     if charge is None:
-        raise ByHand("its order is not here: import it, then run this again")
+        raise ByHand("its order is not here: import it, then run `flask recovered close`")
+    if _done(db, of, refund):
+        # Whoever held the order before this brought it in.
+        return "known"
     case = _case(db, charge, refund)
     if intent is not None and intent["state"] == "proposed":
         _withdraw_proposal(db, case, intent["intent_id"])
@@ -190,7 +256,8 @@ def _rebuild(db: Connection, of: Account, generation: int, refund: ProviderRefun
         )
     _close(db, lock_case(db, of.merchant_id, case.case_id), refund)
     _record(db, of, generation, refund, "rebuilt", case_id=case.case_id, intent_id=_uuid(refund.intent_id),
-            capture_id=charge.capture_id, units=named)  # fmt: skip
+            capture_id=charge.capture_id, units=named, engineers=engineers)  # fmt: skip
+    count_in_day(db, of.merchant_id, refund.refund_ref)
     return "rebuilt"
 
 
@@ -203,7 +270,22 @@ def _case(db: Connection, charge: LockedCharge, refund: ProviderRefund) -> Locke
         return charge.cases[case_id]
     if scalar(db, "SELECT 1 FROM cases WHERE merchant_id = :m AND case_id = :c", m=charge.merchant_id, c=case_id):
         raise ByHand("the case it names is of another order")
-    run(db, _INSERT_CASE, m=charge.merchant_id, c=case_id, o=charge.order_id, actor=OPENER, at=refund.created_at)
+    kept = read_kept(refund.units)
+    kind = kind_of(db, charge, kept) if kept is not None else "return"
+    if not kind:
+        raise ByHand("its order has no such units")
+    run(
+        db,
+        _INSERT_CASE,
+        m=charge.merchant_id,
+        c=case_id,
+        o=charge.order_id,
+        kind=kind,
+        actor=OPENER,
+        at=refund.created_at,
+    )
+    if kept is not None:
+        keep_ask(db, charge, case_id, kept, refund, OPENER)
     case = lock_case(db, charge.merchant_id, case_id)
     body: dict[str, Any] = {"channel": "recovered", "reason": "other", "units": [], "separate": False}
     append(db, case, "case.opened", "system", body)
@@ -211,9 +293,9 @@ def _case(db: Connection, charge: LockedCharge, refund: ProviderRefund) -> Locke
 
 
 _INSERT_CASE: Final = """
-    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, reason, opened_by, channel, opened_at, due_at, summary,
+    INSERT INTO cases (merchant_id, case_id, order_id, customer_id, kind, reason, opened_by, channel, opened_at, due_at, summary,
         currency)
-    SELECT o.merchant_id, :c, o.order_id, o.customer_id, 'other', :actor, 'recovered', coalesce(:at, now()), now(),
+    SELECT o.merchant_id, :c, o.order_id, o.customer_id, :kind, 'other', :actor, 'recovered', coalesce(:at, now()), now(),
         'Paid before a backup was restored', o.currency
     FROM orders o WHERE o.merchant_id = :m AND o.order_id = :o
 """
@@ -226,7 +308,7 @@ def _withdraw_proposal(db: Connection, case: LockedCase, intent_id: UUID) -> Non
     give_back(db, waiting)
 
 
-def _hold_units(db: Connection, case: LockedCase, units: list[tuple[str, int, int]]) -> None:
+def _hold_units(db: Connection, case: LockedCase, units: Named) -> None:
     """The case holds each unit; what it holds already stays. Raises ByHand for a line that is not there."""
     for line_ref, a, b in units:
         line = first(
@@ -262,9 +344,9 @@ def _close(db: Connection, case: LockedCase, refund: ProviderRefund) -> None:
 
 _RECORD: Final = """
     INSERT INTO recovered_refunds (merchant_id, refund_ref, outcome, generation, case_id, intent_id, capture_id, amount_minor,
-        currency, reference, units, reason, refunded_at)
+        currency, reference, units, reason, refunded_at, first_engineer, second_engineer)
     VALUES (:m, :r, :outcome, :g, :case_id, :intent_id, :capture_id, :minor, :currency, :bank, :units, :reason,
-        coalesce(:at, now()))
+        coalesce(:at, now()), :first, :second)
     ON CONFLICT DO NOTHING
 """
 
@@ -272,13 +354,14 @@ _RECORD: Final = """
 def _record(
     db: Connection, of: Account, generation: int, refund: ProviderRefund, outcome: str, *, reason: str = "",
     case_id: UUID | None = None, intent_id: UUID | None = None, capture_id: UUID | None = None,
-    units: list[dict[str, Any]] | None = None,
+    units: list[dict[str, Any]] | None = None, engineers: tuple[str, str] | None = None,
 ) -> bool:  # fmt: skip
     at: datetime | None = refund.created_at
     return run(
         db, _RECORD, m=of.merchant_id, r=refund.refund_ref, outcome=outcome, g=generation, case_id=case_id,
         intent_id=intent_id, capture_id=capture_id, minor=refund.amount_minor, currency=refund.currency, bank=refund.reference[:80],
-        units=Jsonb(units or []), reason=reason[:200], at=at,
+        units=Jsonb(units or []), reason=reason[:200], at=at, first=engineers[0] if engineers else None,
+        second=engineers[1] if engineers else None,
     ) == 1  # fmt: skip
 
 

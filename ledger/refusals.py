@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ledger.automatic_rule import HELD, OBSTACLES
+
 Becomes = Literal["refused", "stopped", "later", "unknown", "review", "pending", "came_back"]
 
 
@@ -38,62 +40,66 @@ _CREDENTIAL: Final = (
 )
 
 # STRIPE.md §2's table, and the codes of the same kind that the provider lists beside it.
+# One row a code: the code, what it is, what to do next, whether the payment is read again at once, the kind of alarm.
+_REFUSED_ROWS: Final = (
+    ("charge_already_refunded",
+     "Nothing is left on this payment: it was refunded already.",
+     "The payment is read again now. See the external refunds before anything new is asked for.", True, ""),
+    ("amount_not_accepted",
+     "The provider does not take this amount: less may be left on the payment than we thought.",
+     "The payment is read again now. See the external refunds, then work the case out again.", True, ""),
+    ("charge_disputed",
+     "The customer's bank has disputed this payment, so the provider refunds nothing of it.",
+     "The payment is read again now. Finance answers the dispute. Pay no other way while it is open.", True, ""),
+    ("refund_disputed_payment",
+     "This payment is disputed, so the provider refunds nothing of it.",
+     "The payment is read again now. Finance answers the dispute. Pay no other way while it is open.", True, ""),
+    ("charge_not_refundable",
+     "The payment is too old, or otherwise closed for refunds.",
+     "It cannot go back to where it came from. Arrange another way with the customer and record it by hand.", False, ""),
+    ("not_refundable_as_it_stands",
+     "The provider refunds nothing of this payment as it stands: it may not be captured, or never was paid.",
+     "The payment is read again now. One that was only authorised is cancelled instead.", True, ""),
+    ("payment_intent_unexpected_state",
+     "The payment is not in a state that allows this: somebody changed it at the provider.",
+     f"The payment is read again now. {_NEW}", True, ""),
+    ("captured_elsewhere",
+     "Somebody captured this payment at the provider meanwhile, so it is not canceled.",
+     "The payment is read again now, and a refund of what was taken is proposed in its place.", True, ""),
+    ("seller_underfunded",
+     "The seller's balance at the provider is too low to take the transfer back.",
+     f"The seller tops up the balance there, then it is approved anew. {_NEW}", False, ""),
+    ("resource_missing",
+     "The provider has no such payment in this shop's account.",
+     f"The account or the payment's reference is wrong. {_OURS}", False, "no_such_payment"),
+    ("insufficient_balance_for_refund",
+     "The shop's balance at the provider is too low for this refund.",
+     f"{_TOP_UP} {_NEW}", False, ""),
+    ("balance_insufficient",
+     "The balance at the provider that pays this refund is too low.",
+     f"{_TOP_UP} {_NEW}", False, ""),
+    ("insufficient_funds",
+     "The balance at the provider that pays this refund was too low for too long.",
+     f"{_TOP_UP} {_NEW}", False, ""),
+    ("amount_too_large",
+     "The amount is more than the provider takes.",
+     _OURS, False, "request_not_valid"),
+    ("amount_too_small",
+     "The amount is below what the provider takes.",
+     _OURS, False, "request_not_valid"),
+    ("parameter_not_accepted",
+     "The provider finds our request not valid.",
+     _OURS, False, "request_not_valid"),
+    ("not_at_provider",
+     "Two people settled it: the provider has no such refund.",
+     _NEW, False, ""),
+    ("card_error",
+     "The card's bank does not take it.",
+     _NEW, False, ""),
+)  # fmt: skip
 _REFUSED: Final = {
-    "charge_already_refunded": Situation(
-        "refused", "Nothing is left on this payment: it was refunded already.",
-        "The payment is read again now. See the external refunds before anything new is asked for.", reread=True,
-    ),
-    "amount_not_accepted": Situation(
-        "refused", "The provider does not take this amount: less may be left on the payment than we thought.",
-        "The payment is read again now. See the external refunds, then work the case out again.", reread=True,
-    ),
-    "charge_disputed": Situation(
-        "refused", "The customer's bank has disputed this payment, so the provider refunds nothing of it.",
-        "The payment is read again now. Finance answers the dispute. Pay no other way while it is open.", reread=True,
-    ),
-    "refund_disputed_payment": Situation(
-        "refused", "This payment is disputed, so the provider refunds nothing of it.",
-        "The payment is read again now. Finance answers the dispute. Pay no other way while it is open.", reread=True,
-    ),
-    "charge_not_refundable": Situation(
-        "refused", "The payment is too old, or otherwise closed for refunds.",
-        "It cannot go back to where it came from. Arrange another way with the customer and record it by hand.",
-    ),
-    "not_refundable_as_it_stands": Situation(
-        "refused", "The provider refunds nothing of this payment as it stands: it may not be captured, or never was paid.",
-        "The payment is read again now. One that was only authorised is cancelled instead.", reread=True,
-    ),
-    "payment_intent_unexpected_state": Situation(
-        "refused", "The payment is not in a state that allows this: somebody changed it at the provider.",
-        f"The payment is read again now. {_NEW}", reread=True,
-    ),
-    "captured_elsewhere": Situation(
-        "refused", "Somebody captured this payment at the provider meanwhile, so it is not canceled.",
-        "The payment is read again now, and a refund of what was taken is proposed in its place.", reread=True,
-    ),
-    "seller_underfunded": Situation(
-        "refused", "The seller's balance at the provider is too low to take the transfer back.",
-        f"The seller tops up the balance there, then it is approved anew. {_NEW}",
-    ),
-    "resource_missing": Situation(
-        "refused", "The provider has no such payment in this shop's account.",
-        f"The account or the payment's reference is wrong. {_OURS}", alarm="no_such_payment",
-    ),
-    "insufficient_balance_for_refund": Situation(
-        "refused", "The shop's balance at the provider is too low for this refund.", f"{_TOP_UP} {_NEW}",
-    ),
-    "balance_insufficient": Situation(
-        "refused", "The balance at the provider that pays this refund is too low.", f"{_TOP_UP} {_NEW}",
-    ),
-    "insufficient_funds": Situation(
-        "refused", "The balance at the provider that pays this refund was too low for too long.", f"{_TOP_UP} {_NEW}",
-    ),
-    "amount_too_large": Situation("refused", "The amount is more than the provider takes.", _OURS, alarm="request_not_valid"),
-    "amount_too_small": Situation("refused", "The amount is below what the provider takes.", _OURS, alarm="request_not_valid"),
-    "parameter_not_accepted": Situation("refused", "The provider finds our request not valid.", _OURS, alarm="request_not_valid"),
-    "not_at_provider": Situation("refused", "Two people settled it: the provider has no such refund.", _NEW),
-    "card_error": Situation("refused", "The card's bank does not take it.", _NEW),
-}  # fmt: skip
+    code: Situation("refused", sentence, then, reread, alarm) for code, sentence, then, reread, alarm in _REFUSED_ROWS
+}
 
 _STOPPED: Final = {
     code: Situation("stopped", sentence, _CREDENTIAL, alarm="submitter_stopped")
@@ -118,6 +124,7 @@ _LATER: Final = {
         "rate_limit": "The provider takes no more calls of this shop for a moment.",
         "connection_refused": "The provider could not be reached; nothing has left.",
         "not_sent": "The worker gave it back before it was sent.",
+        "paused": "A brake was put on before it was sent; nothing has left.",
     }.items()
 }
 
@@ -156,9 +163,19 @@ _REVIEW: Final = {
         ("seal", "Its approval does not bear our seal.", "not_sent_seal"),
         ("fingerprint", "It no longer is what was approved.", "not_sent_fingerprint"),
         ("left", "Whoever approved it may no longer approve.", "not_sent_left"),
+        ("strength", "Its approval is weaker than it has to be by now.", "not_sent_strength"),
+        ("proof", "The code or passkey it was approved with does not hold any more.", "not_sent_proof"),
         ("blocked", "The figures of its order are in question.", "not_sent_blocked"),
         ("reservation", "What is set aside for it differs from it.", "not_sent_reservation"),
+        ("generation", "Its approval is of before the books were restored from a backup.", "not_sent_generation"),
+        ("disputed", "The customer's bank has disputed the payment, or asked about it, since it was sent.", ""),
+        ("charges", "By the charges as they are read now, this payment was not made twice.", "not_sent_charges"),
+        ("multicapture", "The provider refunds no part while the rest of the payment is on hold.", "not_sent_multicapture"),
     )
+} | {
+    f"{HELD}{code}": Situation("review", f"The policy that approved it may not approve it any more: {why}.", _TWO,
+                               alarm=f"not_sent_{HELD}{code}")
+    for code, why in OBSTACLES.items()
 }  # fmt: skip
 
 # A refund that the provider has and has not settled.
@@ -219,6 +236,26 @@ def after_nothing(code: str, *, paid: bool) -> Situation:
     if found is not None and found.becomes in ("refused", "came_back"):
         return found
     return _ELSE["came_back" if paid else "refused"]
+
+
+# In review although the provider did answer: what it shows is known, and is not what was asked for.
+ANSWERED: Final = frozenset((
+    "answer_differs", "differs:amount", "differs:currency", "differs:charge", "differs:metadata", "differs:refund",
+    "two_refunds", "unlisted_status",
+))  # fmt: skip
+
+
+# Alarms about an answer that is missing or contradicts: over once two people have settled the refund. Those about a fault of
+# ours, or about an approval that does not hold, still ask for somebody who finds out why.
+OVER_WHEN_SETTLED: Final = frozenset((
+    "answer_differs", "two_refunds", "refund_vanished", "unlisted_status", "keeps_failing", "unknown_too_long",
+    "settlement_void",
+))  # fmt: skip
+
+
+def said_otherwise(state: str, reason: str) -> str:
+    """What the provider's answer says, as a sentence, for a refund whose answer is known and differs; else ""."""
+    return SITUATIONS[reason].sentence if state == "needs_review" and reason in ANSWERED else ""
 
 
 def of_kind(becomes: Becomes) -> Iterable[str]:

@@ -4,7 +4,7 @@ Lock order inside: the lines of the order by id, then the capture, then the cap 
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger.database import Later, rows, run, run_later, run_many, scalar
 from ledger.errors import NotEnoughMoneyLeft
+from ledger.events import EVENT_COLUMNS, EVENT_VALUES
 from ledger.ids import uuid7
 
 _TRANSFER: Final = """
@@ -51,6 +52,26 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
         raise
 
 
+_TRANSFERS: Final = """
+    INSERT INTO transfers (merchant_id, transfer_id, capture_id, currency, intent_id, step, from_balance, to_balance, amount_minor)
+    SELECT :merchant_id, transfer_id, capture_id, currency, intent_id, 'settle', from_balance, to_balance, amount_minor
+    FROM unnest(CAST(:transfer_id AS uuid[]), CAST(:capture_id AS uuid[]), CAST(:currency AS text[]), CAST(:intent_id AS uuid[]),
+        CAST(:from_balance AS text[]), CAST(:to_balance AS text[]), CAST(:amount_minor AS bigint[]))
+        AS t(transfer_id, capture_id, currency, intent_id, from_balance, to_balance, amount_minor)
+"""
+
+
+def settle_all(db: Connection, merchant_id: UUID, intents: Sequence[RowMapping]) -> None:
+    """`transfer` of the step `settle` for many intents in one statement, the captures by id."""
+    ordered = sorted(intents, key=lambda intent: intent["capture_id"])
+    moves = [(_HOLD_MOVES if one["act"] == "cancel_payment" else _MOVES)["settle"] for one in ordered]
+    run_later(
+        db, _TRANSFERS, merchant_id=merchant_id, transfer_id=[uuid7() for _ in ordered],
+        from_balance=[source for source, _ in moves], to_balance=[target for _, target in moves],
+        **{name: [one[name] for one in ordered] for name in ("capture_id", "currency", "intent_id", "amount_minor")},
+    )  # fmt: skip
+
+
 # The last: what is left there left outside.
 _TOO_LITTLE: Final = ("balances_not_negative", "holds_not_negative", "nothing is reserved of what left outside")
 
@@ -81,6 +102,19 @@ def reserve_cap_later(db: Connection, intent: RowMapping) -> Later:
         db, _RESERVE_CAP, merchant_id=intent["merchant_id"], intent_id=intent["intent_id"],
         currency=intent["currency"], amount_minor=intent["amount_minor"],
     )  # fmt: skip
+
+
+_RESERVE_CAP_OR_HOLD: Final = f"""
+    WITH counted AS ({_RESERVE_CAP} RETURNING 1),
+    waits AS (UPDATE outbox SET due_at = 'infinity' WHERE merchant_id = :merchant_id AND intent_id = :intent_id
+        AND NOT EXISTS (SELECT 1 FROM counted))
+    INSERT INTO events ({EVENT_COLUMNS}) SELECT {EVENT_VALUES} WHERE NOT EXISTS (SELECT 1 FROM counted)
+"""  # noqa: S608 - constants
+
+
+def reserve_cap_or_hold_later(db: Connection, intent: RowMapping, held: dict[str, Any]) -> Later:
+    """The same, and what does not fit is held by the event `held`, without an answer in between; its count is 1 when held."""
+    return run_later(db, _RESERVE_CAP_OR_HOLD, currency=intent["currency"], amount_minor=intent["amount_minor"], **held)
 
 
 _RETURN_CAP: Final = """

@@ -23,8 +23,9 @@ from ledger.events import LockedCase, append, lock_case_of_intent
 from ledger.fingerprint import read_intent
 from ledger.hand_records import HandRecord, hand_record
 from ledger.ids import uuid7
-from ledger.outbox import raise_alarm
+from ledger.outbox import close_alarms_of, raise_alarm
 from ledger.provider_lists import CONSISTENCY_SECONDS, ListedRefund, Shown, content_digest, newest_list
+from ledger.refusals import OVER_WHEN_SETTLED
 from ledger.settlement import SETTLED, ProviderRefund, apply_refund, fail
 
 TAG: Final = b"onceback.settlement.v1\0"
@@ -388,6 +389,7 @@ def carry_out(
     fault = left(db, intent, found) or _fault(db, intent, found, listed, window_seconds)
     if fault:
         return void(db, case, intent, found, fault)
+    close_alarms_of(db, intent, OVER_WHEN_SETTLED, "A manager and somebody of finance settled the refund.")
     if found["refund_ref"] is None:
         fail(db, case, intent, "not_at_provider")
     else:

@@ -6,18 +6,22 @@ settle. Only a new approval round leads out of `left`.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from ledger.approvals import hold, role_reaches
-from ledger.database import rows, run
+from ledger.approvals import hold, reaches_sum
+from ledger.automatic_rule import HELD, obstacle
+from ledger.database import pin_tenant, rows, run
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import read_intent
 from ledger.hand_records import hand_record
 from ledger.ids import uuid7
+from ledger.leases import release_all
 from ledger.limits import read_sum
+from ledger.teamwork import WORKS, assigned_cases, unassign
 
 # Sent within this and not reviewed since: the hour in which a lost account is noticed, and the night after it.
 REVIEW_HOURS: Final = 24
@@ -29,20 +33,34 @@ _APPROVED_BY: Final = """
     JOIN intents i ON i.merchant_id = a.merchant_id AND i.intent_id = a.intent_id
     WHERE a.merchant_id = :m AND a.staff_id = :s AND (i.state IN ('approved', 'held')
         OR (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
-            AND a.approved_at > now() - make_interval(hours => :hours)))
+            AND a.approved_at > coalesce(CAST(:since AS timestamptz), now() - make_interval(hours => :hours))))
     ORDER BY i.case_id, i.number
 """
 
 
-def revoke(db: Connection, merchant_id: UUID, staff_id: UUID, actor: str, cause: str) -> tuple[int, int]:
-    """After a person's membership, role or account changed: holds what they may approve no longer and was not sent.
+def revoke(
+    db: Connection, merchant_id: UUID, staff_id: UUID, actor: str, cause: str, since: datetime | None = None
+) -> tuple[int, int]:
+    """After a person's membership, role or account changed: holds what they may approve no longer and was not sent, and frees
+    the cases that they work on no more.
 
-    Returns how many were held and how many that had left are listed for review. `cause` is a few words for that list. The
+    Returns how many were held and how many that had left are listed for review. `cause` is a few words for that list,
+    `since` when the account was lost: what they approved from then on and has left is listed; None: of REVIEW_HOURS. The
     person's rows are locked by the caller; this locks their cases in turn, and each intent after its case.
     """
     role = _role(db, merchant_id, staff_id)
+    approved = rows(db, _APPROVED_BY, m=merchant_id, s=staff_id, hours=REVIEW_HOURS, since=since)
+    theirs = [] if role in WORKS else assigned_cases(db, merchant_id, staff_id)
+    # In one order for both, as everybody takes cases.
+    cases = {
+        case_id: lock_case(db, merchant_id, case_id)
+        for case_id in sorted({r["case_id"] for r in approved}.union(theirs))
+    }
+    if role not in WORKS:
+        release_all(db, merchant_id, staff_id)
+        unassign(db, [cases[case_id] for case_id in theirs], staff_id, actor)
     held = listed = 0
-    for row in rows(db, _APPROVED_BY, m=merchant_id, s=staff_id, hours=REVIEW_HOURS):
+    for row in approved:
         case = lock_case(db, merchant_id, row["case_id"])
         intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
         if intent is None or _still_may(db, intent, role):
@@ -52,6 +70,69 @@ def revoke(db: Connection, merchant_id: UUID, staff_id: UUID, actor: str, cause:
         elif intent["state"] not in ("failed", "withdrawn", "reversed"):
             listed += _list_for_review(db, intent, cause)
     return held, listed
+
+
+_SHOWN_BY: Final = """
+    SELECT DISTINCT i.case_id, i.intent_id, i.number FROM approvals a
+    JOIN intents i ON i.merchant_id = a.merchant_id AND i.intent_id = a.intent_id
+    WHERE a.merchant_id = :m AND a.staff_id = :s AND i.state IN ('approved', 'held')
+        AND (CAST(:since AS timestamptz) IS NULL OR a.approved_at >= :since)
+        AND (CAST(:key AS bytea) IS NULL OR EXISTS (SELECT 1 FROM approval_assertions x
+            WHERE x.merchant_id = a.merchant_id AND x.approval_id = a.approval_id AND x.credential_id = :key))
+    ORDER BY i.case_id, i.number
+"""
+
+
+def revoke_proofs(
+    db: Connection, staff_id: UUID, actor: str, *, credential_id: bytes | None = None, since: datetime | None = None
+) -> int:
+    """After what a person shows was removed or reset: holds what was approved with it and was not sent, in every merchant.
+
+    `credential_id`: only what this key signed. `since`: only what was approved from then on, with whatever it was. Returns how
+    many; the transaction is pinned to the last merchant. Locks the cases in turn, and each intent after its case.
+    """
+    held = 0
+    for merchant_id in merchants_of(db, staff_id):
+        pin_tenant(db, merchant_id)
+        for row in rows(db, _SHOWN_BY, m=merchant_id, s=staff_id, key=credential_id, since=since):
+            case = lock_case(db, merchant_id, row["case_id"])
+            intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
+            if intent is not None and intent["state"] in ("approved", "held") and not _paid_by_hand(db, intent):
+                held += hold_for_good(db, case, intent, actor, "proof")
+    return held
+
+
+def revoke_lost(db: Connection, staff_id: UUID, actor: str, since: datetime) -> tuple[int, int]:
+    """After an account was in other hands from `since` on, whoever has it now: holds what was approved with it from then on and was
+    not sent, and lists what has left for review, in every merchant.
+
+    Returns how many of each; the transaction is pinned to the last merchant. Locks the cases in turn, each intent after its case.
+    """
+    held, listed = revoke_proofs(db, staff_id, actor, since=since), 0
+    for merchant_id in merchants_of(db, staff_id):
+        pin_tenant(db, merchant_id)
+        for row in rows(db, _LEFT_SINCE, m=merchant_id, s=staff_id, since=since):
+            lock_case(db, merchant_id, row["case_id"])
+            intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
+            if intent is not None and intent["state"] not in ("failed", "withdrawn", "reversed"):
+                listed += _list_for_review(db, intent, "was in other hands")
+    return held, listed
+
+
+_LEFT_SINCE: Final = """
+    SELECT DISTINCT i.case_id, i.intent_id, i.number FROM approvals a
+    JOIN intents i ON i.merchant_id = a.merchant_id AND i.intent_id = a.intent_id
+    WHERE a.merchant_id = :m AND a.staff_id = :s AND a.approved_at >= CAST(:since AS timestamptz)
+        AND i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded') ORDER BY i.case_id, i.number
+"""
+
+
+def merchants_of(db: Connection, staff_id: UUID) -> list[UUID]:
+    """Every merchant a person is or was a member of, in one order; reads only rows that are theirs."""
+    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
+    found = rows(db, "SELECT merchant_id FROM memberships WHERE staff_id = :s ORDER BY merchant_id", s=staff_id)
+    db.exec_driver_sql("SELECT set_config('onceback.staff', '', true)")
+    return [row["merchant_id"] for row in found]
 
 
 _OVER: Final = """
@@ -107,8 +188,7 @@ def _paid_by_hand(db: Connection, intent: RowMapping) -> bool:
 
 
 def _still_may(db: Connection, intent: RowMapping, role: str | None) -> bool:
-    sum_ = read_sum(db, intent["merchant_id"], intent["intent_id"])
-    return sum_ is not None and role_reaches(role, sum_.route)
+    return reaches_sum(role, read_sum(db, intent["merchant_id"], intent["intent_id"]))
 
 
 def _role(db: Connection, merchant_id: UUID, staff_id: UUID) -> str | None:
@@ -127,3 +207,28 @@ def _list_for_review(db: Connection, intent: RowMapping, cause: str) -> int:
         " AND closed_at IS NULL)", m=intent["merchant_id"], a=uuid7(), i=intent["intent_id"],
         t=f"R-{intent['number']} had left when its approver {cause}: look at it"[:300],
     )  # fmt: skip
+
+
+_BY_POLICY: Final = """
+    SELECT i.case_id, i.intent_id FROM approvals a
+    JOIN intents i ON i.merchant_id = a.merchant_id AND i.intent_id = a.intent_id
+    WHERE a.merchant_id = :m AND a.staff_id IS NULL AND i.state IN ('approved', 'held') ORDER BY i.case_id, i.number
+"""
+
+
+def revoke_automatic(db: Connection, merchant_id: UUID, actor: str) -> int:
+    """After another version of a policy came into force: holds what a policy approved and may approve no longer, unsent.
+
+    Returns how many. A version that begins later is found by the check before each send. Locks the cases in turn, and each
+    intent after its case.
+    """
+    held = 0
+    for row in rows(db, _BY_POLICY, m=merchant_id):
+        case = lock_case(db, merchant_id, row["case_id"])
+        intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
+        if intent is None or intent["state"] not in ("approved", "held"):
+            continue
+        sum_ = read_sum(db, merchant_id, row["intent_id"])
+        if reason := obstacle(db, merchant_id, row["intent_id"], sum_, approving=False):
+            held += hold_for_good(db, case, intent, actor, HELD + reason)
+    return held

@@ -35,6 +35,9 @@ class Check:
 
 _IN_CAPTURES: Final = "c.merchant_id = :m AND c.capture_id > :after AND c.capture_id <= :until"
 _IN_INTENTS: Final = "i.merchant_id = :m AND i.intent_id > :after AND i.intent_id <= :until"
+# What was charged twice claims its payment, and no line.
+_OF_CHARGES: Final = """EXISTS (SELECT 1 FROM charge_claims k WHERE k.merchant_id = i.merchant_id AND k.case_id = i.case_id
+    AND k.capture_id = i.capture_id AND k.live)"""
 _R: Final = "'R-' || i.number || ' (' || i.intent_id || ')'"
 
 _BALANCES: Final = f"""
@@ -77,7 +80,9 @@ _CAP_DAYS: Final = """
     SELECT 'cap of ' || coalesce(d.business_day, n.business_day) || ' in ' || coalesce(d.currency, n.currency) AS about,
         'used is ' || coalesce(d.used_minor, 0) || ' minor units, its entries add up to ' || coalesce(n.used, 0) AS text
     FROM (SELECT * FROM cap_days WHERE merchant_id = :m) d
-    FULL JOIN (SELECT currency, business_day, sum(amount_minor) AS used FROM cap_entries WHERE merchant_id = :m
+    FULL JOIN (SELECT currency, business_day, sum(minor) AS used FROM (
+            SELECT currency, business_day, amount_minor AS minor FROM cap_entries WHERE merchant_id = :m
+            UNION ALL SELECT currency, business_day, counted_minor FROM recovered_cap_entries WHERE merchant_id = :m) e
         GROUP BY currency, business_day) n ON n.currency = d.currency AND n.business_day = d.business_day
     WHERE coalesce(d.used_minor, 0) <> coalesce(n.used, 0) AND CAST(:after AS uuid) < CAST(:until AS uuid)
 """
@@ -103,6 +108,16 @@ _PEOPLE: Final = """
         ON n.staff_id = w.staff_id AND n.currency = w.currency AND n.hour = w.starts_at
     WHERE (w.used_count, w.used_minor) IS DISTINCT FROM (coalesce(n.number, 0), coalesce(n.minor, 0))
         AND CAST(:after AS uuid) < CAST(:until AS uuid)
+    UNION ALL
+    SELECT 'automatic day ' || d.business_day || ' in ' || d.currency, 'it counts ' || d.used_count || ' approvals over '
+        || d.used_minor || ' minor units, its entries are ' || n.number || ' over ' || n.minor
+    FROM automatic_days d JOIN merchants g ON g.id = d.merchant_id
+    CROSS JOIN LATERAL (SELECT count(*) AS number, coalesce(sum(e.amount_minor), 0) AS minor FROM approval_entries e
+        JOIN approvals a ON a.merchant_id = e.merchant_id AND a.approval_id = e.approval_id
+        WHERE e.merchant_id = :m AND e.staff_id IS NULL AND e.currency = d.currency
+            AND (a.approved_at AT TIME ZONE g.zone)::date = d.business_day) n
+    WHERE d.merchant_id = :m AND d.business_day > (now() AT TIME ZONE g.zone)::date - 35
+        AND (d.used_count, d.used_minor) IS DISTINCT FROM (n.number, n.minor)
 """
 _STATES: Final = f"""
     SELECT {_R} AS about, 'it is ' || i.state || ', its last move was to ' || coalesce(e.to_state, 'nothing') AS text
@@ -119,7 +134,7 @@ _BOUND: Final = f"""
         ('outbox row', EXISTS (SELECT 1 FROM outbox o WHERE o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id)),
         ('reservation', EXISTS (SELECT 1 FROM transfers t WHERE t.merchant_id = i.merchant_id AND t.intent_id = i.intent_id
             AND t.step = 'reserve' AND t.amount_minor = i.amount_minor)),
-        ('whole claim on its order''s lines', i.order_minor = (SELECT sum(k.amount_minor) FROM line_claims k
+        ('whole claim on its order''s lines', {_OF_CHARGES} OR i.order_minor = (SELECT sum(k.amount_minor) FROM line_claims k
             WHERE k.merchant_id = i.merchant_id AND k.intent_id = i.intent_id AND k.step = 'claim')),
         ('count against a daily cap', i.state NOT IN {_SENT} OR EXISTS (SELECT 1 FROM cap_entries p
             WHERE p.merchant_id = i.merchant_id AND p.intent_id = i.intent_id AND p.step = 'reserve'))
@@ -228,7 +243,7 @@ MEANINGS: Final = {
     "reserved": "Money is set aside for no refund, or a refund waits without its money.",
     "claimed": "What is left to refund of this line cannot be trusted.",
     "cap_day": "The daily cap let through more, or less, than was counted.",
-    "person_limit": "A person could approve more, or less, than their limit.",
+    "person_limit": "A person, or a policy by itself, could approve more, or less, than their limit.",
     "placed": "What left outside, or is disputed, is not what the balances say of it.",
     "state": "A state was changed without its event, or an event is gone.",
     "unbound": "It went past the approval: stop this merchant and look at who sent it.",

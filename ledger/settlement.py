@@ -5,14 +5,16 @@ reservation stays, and the reconciler looks. Every function here locks the case,
 order lines, the capture and the cap day, in that order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from sqlalchemy import Connection, RowMapping
 
 from ledger.database import rows, run, run_later, scalar
 from ledger.events import LockedCase, append
+from ledger.money import EXPONENTS, format_minor
 from ledger.outbox import give_to_person, mark_unknown, raise_alarm
 from ledger.refusals import situation
 from ledger.reservation import let_go, release_lines, return_cap, transfer
@@ -195,9 +197,8 @@ def apply_refund(
         refund = replace(refund, intent_id=str(intent["intent_id"]))
     wrong = mismatch(intent, refund)
     if wrong:
-        raise_alarm(
-            db, case.merchant_id, "answer_differs", intent["intent_id"], f"R-{intent['number']}: {wrong} differs"[:300]
-        )
+        text = f"R-{intent['number']}: {differs(wrong, intent, refund)}"
+        raise_alarm(db, case.merchant_id, "answer_differs", intent["intent_id"], text[:300])
         return _to_person(db, case, intent, f"differs:{wrong}")
     _keep_reference(db, intent, refund)
     target = SETTLED.get(refund.status)
@@ -223,7 +224,20 @@ def apply_refund(
     return target
 
 
-def mismatch(intent: RowMapping, refund: ProviderRefund) -> str:
+def is_plain(intent: RowMapping, refund: ProviderRefund) -> bool:
+    """Whether a refund that was just sent was paid exactly as asked, so that nothing but `succeed` follows."""
+    sent = intent["state"] == "submitting" and intent["provider_refund_ref"] is None
+    return sent and SETTLED.get(refund.status) == "succeeded" and not mismatch(intent, refund)
+
+
+def gives_back(outcome: Outcome) -> bool:
+    """Whether what a refund had reserved may be free after this answer, so that lines and a cap day are locked for it."""
+    return isinstance(outcome, Refused) or (
+        isinstance(outcome, Confirmed) and SETTLED.get(outcome.refund.status) == "failed"
+    )
+
+
+def mismatch(intent: Mapping[Any, Any], refund: ProviderRefund) -> str:
     """The first field in which the provider's refund is not what the intent asked for, or "" (S68).
 
     Once its reference is known, a refund is ours by that: its mark can be taken off at the provider, but not be another's.
@@ -238,6 +252,30 @@ def mismatch(intent: RowMapping, refund: ProviderRefund) -> str:
         if ours != theirs:
             return field
     return "refund" if intent["provider_refund_ref"] not in (None, refund.refund_ref) else ""
+
+
+# What `differs` says before the two that are compared.
+ASKED_FOR: Final = "asked for "
+
+
+def differs(field: str, intent: Mapping[Any, Any], refund: ProviderRefund) -> str:
+    """What `mismatch` found, with what was asked for beside what the provider shows: of its mark nothing but that it differs."""
+    match field:
+        case "amount" | "currency":
+            asked = _sum(intent["amount_minor"], intent["currency"])
+            shown = _sum(refund.amount_minor, refund.currency)
+        case "charge":
+            asked, shown = intent["charge_ref"], refund.charge_ref
+        case "refund":
+            asked, shown = intent["provider_refund_ref"], refund.refund_ref
+        case _:
+            return f"{field} differs from what was asked for"
+    return f"{field} differs: {ASKED_FOR}{asked}, the provider shows {shown or 'none'}"
+
+
+def _sum(minor: int, currency: str) -> str:
+    """An amount with its code. What is no currency has no decimals that we could know of."""
+    return f"{format_minor(minor, currency) if currency in EXPONENTS else minor} {currency}"
 
 
 def _to_person(db: Connection, case: LockedCase, intent: RowMapping, reason: str) -> str:
@@ -270,11 +308,7 @@ def _done(db: Connection, intent: RowMapping) -> None:
 def succeed(db: Connection, case: LockedCase, intent: RowMapping, body: dict[str, str]) -> None:
     """What the intent was for is done: money settles, and the case shows what is left. `body`: the reference it has there."""
     around = intent.get("around") or _around(db, intent)
-    rest, other = around["held"] - _units(intent), around["other"]
-    # The desk sees the least finished: another intent of the case, evidence that came meanwhile, a part that was refused,
-    # called back or returned or that no payment covers, units not here yet.
-    open_ = intent["latest_digest"] != intent["entitlement_digest"] or around["owes_more"]
-    stage = STAGE[other] if other else "needs_person" if open_ else "waiting_goods" if rest else "paid"
+    stage = stage_when_paid(intent, around)
     append(db, case, "intent.succeeded", "system", body, intent_id=intent["intent_id"],
            move=(intent["state"], "succeeded"), stage=stage)  # fmt: skip
     transfer(db, intent, "settle")
@@ -286,6 +320,15 @@ def succeed(db: Connection, case: LockedCase, intent: RowMapping, body: dict[str
             m=case.merchant_id,
             c=case.case_id,
         )
+
+
+def stage_when_paid(intent: RowMapping, around: RowMapping) -> str:
+    """The stage of a case one of whose intents is paid: by a row of AROUND, read under the case's lock."""
+    rest, other = around["held"] - _units(intent), around["other"]
+    # The desk sees the least finished: another intent of the case, evidence that came meanwhile, a part that was refused,
+    # called back or returned or that no payment covers, units not here yet.
+    open_ = intent["latest_digest"] != intent["entitlement_digest"] or around["owes_more"]
+    return STAGE[other] if other else "needs_person" if open_ else "waiting_goods" if rest else "paid"
 
 
 def _units(intent: RowMapping) -> int:

@@ -125,6 +125,14 @@ class SandboxClient:
         """Empty the sandbox."""
         self._post("reset")
 
+    def keep(self) -> None:
+        """Remember everything as it is now."""
+        self._post("keep")
+
+    def put_back(self) -> None:
+        """Make everything what it was when it was kept last."""
+        self._post("put-back")
+
     def dashboard_refund(self, payment_intent: str, amount: int | None = None) -> dict[str, Any]:
         """A refund by a person at the provider, without our metadata."""
         made: dict[str, Any] = self._post("refunds", payment_intent=payment_intent, amount=amount)
@@ -138,6 +146,11 @@ class SandboxClient:
     def open_dispute(self, payment_intent: str, *, inquiry: bool = False, **more: Any) -> dict[str, Any]:
         opened: dict[str, Any] = self._post("disputes", payment_intent=payment_intent, inquiry=inquiry, **more)
         return opened
+
+    def escalate_dispute(self, dispute: str) -> dict[str, Any]:
+        """An open inquiry becomes a formal dispute of the same id."""
+        formal: dict[str, Any] = self._post("disputes/escalate", dispute=dispute)
+        return formal
 
     def close_dispute(self, dispute: str, outcome: str) -> dict[str, Any]:
         """``won``, ``lost``, or ``warning_closed`` for an inquiry."""

@@ -42,6 +42,8 @@ class Control:
             "GET settings": lambda _: dict(self.store.settings),
             "POST settings": self.change_settings,
             "POST reset": self.reset,
+            "POST keep": self.keep,
+            "POST put-back": self.put_back,
             "GET accounts": lambda _: {"accounts": provider.accounts.listed()},
             "POST accounts": self.connect_account,
             "GET endpoints": lambda _: {"endpoints": webhooks.endpoints()},
@@ -147,6 +149,22 @@ class Control:
         self.provider.journal.clear()
         self.store.empty()
         return {"reset": True}
+
+    def keep(self, _: Wishes) -> Any:
+        """Remember payments, refunds, keys, events, endpoints, faults, calls and settings as they are now."""
+        self.provider.journal.flush()
+        self.store.keep()
+        return {"kept": True}
+
+    def put_back(self, _: Wishes) -> Any:
+        """Make all of that what it was when it was kept last."""
+        self.provider.journal.clear()
+        try:
+            self.store.put_back()
+        except KeyError as error:
+            raise not_valid("Nothing was kept: post to keep first.") from error
+        self.provider.faults.read_again()
+        return {"put_back": True}
 
     def connect_account(self, asked: Wishes) -> Any:
         """``platform`` (a key or account id) from now on reaches ``account`` by Stripe-Account."""

@@ -97,13 +97,31 @@ def open_one(
         ),
     ).fetchone()
     if not inquiry:
-        balance.move(db, actor, "adjustment", -amount, row["currency"], row["id"], _FEE_MINOR)
-        db.execute("update payments set disputed = 1 where seq = ?", (payment["seq"],))
+        _withdraw(db, actor, row)
     body = shown(db, row)
     emit(db, actor, "charge.dispute.created", body)
     if not inquiry:
         emit(db, actor, "charge.dispute.funds_withdrawn", body)
     return body
+
+
+def escalate_one(db: sqlite3.Connection, actor: Actor, dispute: sqlite3.Row) -> Body:
+    """The bank has no answer to its inquiry, and takes the money back: a formal dispute of the same id."""
+    if not dispute["inquiry"] or dispute["status"] == "warning_closed":
+        raise ProviderError(f"A dispute that is {dispute['status']} is no open inquiry.")
+    row = db.execute(
+        "update disputes set status = 'needs_response', inquiry = 0 where seq = ? returning *", (dispute["seq"],)
+    ).fetchone()
+    _withdraw(db, actor, row)
+    body = shown(db, row)
+    emit(db, actor, "charge.dispute.updated", body)
+    emit(db, actor, "charge.dispute.funds_withdrawn", body)
+    return body
+
+
+def _withdraw(db: sqlite3.Connection, actor: Actor, row: sqlite3.Row) -> None:
+    balance.move(db, actor, "adjustment", -row["amount"], row["currency"], row["id"], _FEE_MINOR)
+    db.execute("update payments set disputed = 1 where charge = ?", (row["charge"],))
 
 
 def close_one(db: sqlite3.Connection, actor: Actor, dispute: sqlite3.Row, outcome: str) -> Body:

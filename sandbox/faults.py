@@ -110,9 +110,13 @@ class Faults:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        with store.read() as db:
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Take the queue from the file."""
+        with self._lock, self._store.read() as db:
             rows = db.execute("select * from faults order by seq").fetchall()
-        self._queue = [Fault(**{**dict(row), "options": json.loads(row["options"])}) for row in rows]
+            self._queue = [Fault(**{**dict(row), "options": json.loads(row["options"])}) for row in rows]
 
     @property
     def any(self) -> bool:

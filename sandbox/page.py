@@ -163,6 +163,8 @@ def _disputes(disputes: list[Any]) -> str:
             _form("disputes/close", f"{_hidden('dispute', one['id'])}{_hidden('outcome', end)}<button>{end}</button>")
             for end in (() if over else ends)
         ]
+        if one["inquiry"] and not over:
+            buttons.append(_form("disputes/escalate", f"{_hidden('dispute', one['id'])}<button>make formal</button>"))
         names = [f"<code>{escape(one[name])}</code>" for name in ("id", "payment_intent")]
         rows.append([*names, _amount(one["amount"], one["currency"]), escape(one["status"]), "".join(buttons)])
     heads = ["Dispute", "Payment", "Amount|", "Status", "End it"]

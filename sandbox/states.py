@@ -37,6 +37,7 @@ class States:
             "POST accounts/payout": self.take_funds,
             "POST disputes": self.open_dispute,
             "POST disputes/close": self.close_dispute,
+            "POST disputes/escalate": self.escalate_dispute,
         }
 
     def _actor(self, row: sqlite3.Row) -> Actor:
@@ -94,6 +95,12 @@ class States:
             reason = str(wishes.get("reason") or "fraudulent")
             inquiry = flag(wishes, "inquiry")
             return disputes.open_one(db, self._actor(payment), payment, amount, inquiry=inquiry, reason=reason)
+
+    def escalate_dispute(self, wishes: Wishes) -> Any:
+        """``dispute``: an open inquiry, which becomes a formal dispute of the same id."""
+        with self._store.write() as db:
+            dispute = _row(db, "disputes", "id", wishes, "dispute")
+            return disputes.escalate_one(db, self._actor(dispute), dispute)
 
     def close_dispute(self, wishes: Wishes) -> Any:
         """``dispute``, ``outcome``: ``won`` or ``lost``; ``warning_closed`` for an inquiry."""

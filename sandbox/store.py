@@ -41,6 +41,10 @@ _LATER_COLUMNS = (
 )
 
 
+# Everything but the accounts.
+_EMPTIED = (*NAMES, "settings", "endpoints")
+
+
 class SandboxBusyError(Exception):
     """Another sandbox already runs on this file. Stop it, or give this one another --db."""
 
@@ -53,6 +57,7 @@ class Store:
         self._claim_file()
         self._writer_lock = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
+        self._kept: dict[str, list[tuple[Any, ...]]] = {}
         self._writer = self._connect()
         self._writer.executescript(TABLES)
         # A file of an earlier version lacks what its journal has come to keep.
@@ -123,10 +128,31 @@ class Store:
     def empty(self) -> None:
         """Forget everything but the accounts; settings go back to their defaults."""
         with self.write() as db:
-            for name in (*NAMES, "settings", "endpoints"):
+            for name in _EMPTIED:
                 db.execute(f"delete from {name}")  # noqa: S608 - names are constants of this package
         self.settings.clear()
         self.settings.update(DEFAULTS)
+
+    def keep(self) -> None:
+        """Remember everything as it is now, until the process ends or this is called again."""
+        with self._writer_lock:
+            self._kept = {
+                name: [tuple(row) for row in self._writer.execute(f"select * from {name}")]  # noqa: S608 - constants
+                for name in _EMPTIED
+            }
+
+    def put_back(self) -> None:
+        """Make everything but the accounts what was kept, settings and clock too. Raises ``KeyError`` when nothing was."""
+        with self.write() as db:
+            for name in _EMPTIED:
+                db.execute(f"delete from {name}")  # noqa: S608 - constants
+                rows = self._kept[name]
+                if rows:
+                    places = ", ".join("?" * len(rows[0]))
+                    db.executemany(f"insert into {name} values ({places})", rows)  # noqa: S608 - constants
+        self.settings = dict(DEFAULTS)
+        for name, value in self._writer.execute("select name, value from settings"):
+            self.settings[name] = json.loads(value)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let it go."""

@@ -50,13 +50,14 @@
     return target.matches("input") && !target.matches("[type=checkbox], [type=radio], [type=submit], [type=button]");
   }
 
-  const clickKey = (key) => { const link = one(`a[data-key="${key}"]`); if (link) link.click(); };
+  const clickKey = (key) => { const act = one(`a[data-key="${key}"], .next-form button[data-key="${key}"]`); if (act) act.click(); };
   const keys = {
     j: () => moveRow(1),
     k: () => moveRow(-1),
     n: () => clickKey("n"),
     a: () => clickKey("a"),
     "/": () => { const field = one("#go"); if (field) field.focus(); },
+    x: () => { const box = one("[data-row].here [name=pick]"); if (box) box.click(); },
     "?": () => { const sheet = one("#keysheet"); if (sheet) sheet.togglePopover(); },
     Enter: openRow,
   };

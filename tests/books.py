@@ -107,5 +107,6 @@ def month(stack: Stack, sandbox: Running, world: World, worker: Worker, refunds:
 def days_pass(made: Month, days: int = DAYS_AGO) -> None:
     """Every refund and movement so far is that much older, here and there."""
     as_administrator(made.stack, "UPDATE transfers SET at = at - %s::interval", f"{days} days")
-    for table in ("refunds", "balance_transactions"):
+    as_administrator(made.stack, "UPDATE disputes SET created_at = created_at - %s::interval", f"{days} days")
+    for table in ("refunds", "balance_transactions", "disputes"):
         made.at_provider(f"update {table} set created = created - ?", days * 86_400)  # noqa: S608 - of the line above

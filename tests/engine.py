@@ -18,17 +18,34 @@ from ledger.entitlement_facts import (
     CaseUnits,
     Evidence,
     Inspected,
-    PolicyTerms,
     PriorClaim,
+    PriorPromo,
     Priors,
     Received,
 )
 from ledger.order_document import parse_order
 from ledger.order_facts import OrderFacts
+from ledger.policy_terms import PolicyTerms, read_terms
 
 NOON = datetime(2026, 5, 13, 12, tzinfo=UTC)
 
-TERMS = PolicyTerms("nord-base", 3, refund_trigger="received", manager_from_minor={"EUR": 25000})
+BASE: dict[str, Any] = {
+    "policy_id": "nord-base",
+    "version": 3,
+    "refund_trigger": "received",
+    "advance_max_minor": None,
+    "shipping": {"full_return": "none", "partial_return": "none", "merchant_fault": "none"},
+    "routes": {"manager_from_minor": {"EUR": 25000}},
+}
+
+
+def terms(**changes: Any) -> PolicyTerms:
+    """The usual terms of these tests, changed: goods on receipt, no shipping."""
+    return read_terms(BASE | changes)
+
+
+TERMS = terms()
+ALL_BACK = terms(shipping={"full_return": "full", "partial_return": "on_last_unit"})
 
 
 def line(number: int, price: int = 0, quantity: int = 1, **facts: Any) -> dict[str, Any]:
@@ -98,13 +115,13 @@ def entitled(
     allocation: Allocation,
     evidence: Evidence,
     captures: Iterable[CaptureState] | None = None,
-    terms: PolicyTerms = TERMS,
+    policy: PolicyTerms = TERMS,
     **priors: Any,
 ) -> Entitlement:
     """Derive, and have the checker accept the record."""
     if captures is None:
         captures = [state("c1", allocation.total_minor, currency=allocation.currency)]
-    entitlement = derive(allocation, evidence, Priors(tuple(captures), **priors), terms, NOON)
+    entitlement = derive(allocation, evidence, Priors(tuple(captures), **priors), policy, NOON)
     assert check(entitlement.record) == []
     return entitlement
 
@@ -115,28 +132,36 @@ class Shop:
 
     allocation: Allocation
     captures: list[CaptureState]
-    terms: PolicyTerms = TERMS
+    policy: PolicyTerms = TERMS
     allowances: list[Allowance] = field(default_factory=list)
     claims: dict[str, list[PriorClaim]] = field(default_factory=dict)
     paid: dict[str, list[CasePayment]] = field(default_factory=dict)
+    promos: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
     tax: dict[str, int] = field(default_factory=dict)
 
     def priors(self, case: str) -> Priors:
         others = [claim for name, claims in self.claims.items() if name != case for claim in claims]
-        return Priors(tuple(self.captures), tuple(others), tuple(self.allowances), tuple(self.paid.get(case, ())))
+        kept: dict[tuple[str, str], int] = {}
+        for name, rows in self.promos.items():
+            for promo, line_id, minor in rows if name != case else ():
+                kept[promo, line_id] = kept.get((promo, line_id), 0) + minor
+        promos = tuple(PriorPromo(promo, line_id, minor) for (promo, line_id), minor in kept.items() if minor)
+        paid = tuple(self.paid.get(case, ()))
+        return Priors(tuple(self.captures), tuple(others), tuple(self.allowances), paid, promos)
 
     def derive(self, evidence: Evidence) -> Entitlement:
-        entitlement = derive(self.allocation, evidence, self.priors(evidence.case_ref), self.terms, NOON)
+        entitlement = derive(self.allocation, evidence, self.priors(evidence.case_ref), self.policy, NOON)
         assert check(entitlement.record) == []
         return entitlement
 
     def take_back(self, evidence: Evidence) -> Entitlement:
         """Derive a case and pay what is payable now."""
         entitlement, case = self.derive(evidence), evidence.case_ref
-        amounts = {line["ref"]: line for line in entitlement.record["lines"]}
-        self.claims[case] = [PriorClaim(case, line_id, a, b, 0) for line_id, a, b in entitlement.record["units"]] + [
-            PriorClaim(case, row["line"], 0, 0, row["minor"]) for row in amounts.values()
+        record = entitlement.record
+        self.claims[case] = [PriorClaim(case, line_id, a, b, 0) for line_id, a, b in record["units"]] + [
+            PriorClaim(case, line_id, 0, 0, minor) for line_id, minor in record["claimed"].items()
         ]
+        self.promos[case] = [(name, line_id, minor) for name, line_id, minor in record["promo_retained"]]
         self.tax[case] = entitlement.tax_minor
         for draw in entitlement.draws:
             self.paid.setdefault(case, []).append(CasePayment(draw.capture_id, draw.order_minor, draw.minor))

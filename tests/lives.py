@@ -18,14 +18,18 @@ from ledger.errors import LedgerError
 from ledger.evidence import Arrival, ReceivedLine, report_arrival
 from ledger.fingerprint import evidence_digest, fingerprint, read_intent
 from ledger.outbox import Claimed, claim_due
+from ledger.passkey_proof import Party
 from ledger.recording import record_outcome
 from ledger.seals import Sealer, SealVerifier, new_key
 from ledger.settlement import Outcome
+from ledger.strength import Proof
 from tests.orders import Order
 from tests.stack import Stack
 from tests.world import Person, World
 
 WORKER = 4711
+# Whom passkeys are for, as the web process and the workers of tests are configured.
+ORIGIN = "https://console.example"
 
 
 @cache
@@ -34,8 +38,14 @@ def sealer() -> Sealer:
 
 
 @cache
+def policy_sealer() -> Sealer:
+    """Seals what policies approve by themselves."""
+    return Sealer.from_text(new_key("test-automatic-1"))
+
+
+@cache
 def verifier() -> SealVerifier:
-    return SealVerifier([sealer().public_text()])
+    return SealVerifier([sealer().public_text()], [policy_sealer().public_text()], Party.of(ORIGIN))
 
 
 def request(world: World, lines: tuple[tuple[str, int], ...], **changes: Any) -> ReturnRequest:
@@ -83,7 +93,7 @@ def propose(
     return intents(stack, world, opened.case_id)[-1]
 
 
-def see(stack: Stack, world: World, intent_id: UUID, note: str = "") -> Seen:
+def see(stack: Stack, world: World, intent_id: UUID, note: str = "looked at") -> Seen:
     """What the confirm page renders for this intent now."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
         intent = read_intent(db, world.merchant_id, intent_id)
@@ -93,11 +103,20 @@ def see(stack: Stack, world: World, intent_id: UUID, note: str = "") -> Seen:
 
 
 def approve_as(
-    stack: Stack, world: World, person: Person, intent_id: UUID, seen: Seen | None = None, window: int = 0
+    stack: Stack,
+    world: World,
+    person: Person,
+    intent_id: UUID,
+    seen: Seen | None = None,
+    window: int = 0,
+    proof: Proof | None = None,
 ) -> Decision:
     seen = seen or see(stack, world, intent_id)
     with transaction(stack.console, world.merchant_id) as db:
-        return approve(db, world.merchant_id, intent_id, person.staff_id, seen, sealer(), cancel_window_seconds=window)
+        return approve(
+            db, world.merchant_id, intent_id, person.staff_id, seen, sealer(), cancel_window_seconds=window, last=True,
+            proof=proof,
+        )  # fmt: skip
 
 
 def claim(stack: Stack, world: World, batch: int = 16) -> list[Claimed]:

@@ -28,6 +28,7 @@ class Line:
     sku: str = ""
     title: str = ""
     tax_ppm: int = 200_000
+    serials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _facts(
                 "line_ref": line.ref, "position": position, "kind": line.kind, "sku": line.sku or line.ref,
                 "title": line.title or line.ref, "quantity": line.quantity,
                 "unit_price_minor": line.gross_minor // line.quantity, "gross_minor": line.gross_minor,
-                "tax_minor": _tax(line),
+                "tax_minor": _tax(line), **({"serials": list(line.serials)} if line.serials else {}),
             }
             for position, line in enumerate(lines, 1)
         ],

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, LiteralString
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import dict_row
 from pydantic import SecretStr
 
 from jobs.liveness import Liveness
@@ -110,8 +108,7 @@ def approved(
 
 def as_administrator(stack: Stack, statement: LiteralString, *values: Any) -> list[dict[str, Any]]:
     """One statement past every trigger and policy; returns its rows, if it has any."""
-    with psycopg.connect(stack.admin_url, autocommit=True, row_factory=dict_row) as db:
-        db.execute("SET session_replication_role = replica")
+    with stack.past_guards() as db:
         done = db.execute(statement, values or None)
         return done.fetchall() if done.description else []
 

@@ -8,13 +8,16 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from select import select
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
@@ -57,6 +60,7 @@ class Stack:
 
     server: Server
     name: str
+    _past_guards: list[psycopg.Connection[dict[str, Any]]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def admin_url(self) -> str:
@@ -98,11 +102,38 @@ class Stack:
         """A connection of the administrator, whom no policy binds: for walking the catalogue and for reading all."""
         return psycopg.connect(self.admin_url, autocommit=True)
 
+    @contextmanager
+    def past_guards(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        """A connection of the administrator for whom no trigger fires. It is kept, for a new one knows no table yet."""
+        db = next(self._still_open(), None)
+        if db is None:
+            db = psycopg.connect(self.admin_url, autocommit=True, row_factory=dict_row)
+            db.execute("SET session_replication_role = replica")
+        try:
+            yield db
+        finally:
+            self._past_guards.append(db)
+
+    def _still_open(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        while self._past_guards:
+            db = self._past_guards.pop()
+            # A server that ended the connection closed the socket, which can then be read from.
+            if not db.closed and not select([db.fileno()], [], [], 0)[0]:
+                yield db
+            else:
+                db.close()
+
+    def forget_past_guards(self) -> None:
+        """After a fork: these are the parent's."""
+        self._past_guards.clear()
+
     def close(self) -> None:
-        """Gives back the connections of the engines that were used."""
+        """Gives back every connection that is kept here."""
         for made in ("owner", "console", "worker"):
             if made in self.__dict__:
                 self.__dict__[made].dispose()
+        while self._past_guards:
+            self._past_guards.pop().close()
 
 
 def without(stack: Stack, *statements: str) -> None:
@@ -131,6 +162,15 @@ def running_server() -> Iterator[Server]:
 @contextmanager
 def fresh_stack(server: Server) -> Iterator[Stack]:
     """A copy of the template for one test; dropped at the end whatever is still connected."""
+    stack = make(server)
+    try:
+        yield stack
+    finally:
+        drop(stack)
+
+
+def make(server: Server) -> Stack:
+    """A copy of the template, to be dropped by the caller."""
     stack = Stack(server, f"{server.template}_{uuid4().hex[:8]}")
     name = sql.Identifier(stack.name)
     server.run(
@@ -141,11 +181,13 @@ def fresh_stack(server: Server) -> Iterator[Stack]:
         sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name),
         sql.SQL("GRANT CONNECT ON DATABASE {} TO {}, {}").format(name, *map(sql.Identifier, (CONSOLE, WORKER))),
     )
-    try:
-        yield stack
-    finally:
-        stack.close()
-        _drop(server, stack.name)
+    return stack
+
+
+def drop(stack: Stack) -> None:
+    """Ends a database and every connection to it."""
+    stack.close()
+    _drop(stack.server, stack.name)
 
 
 @contextmanager

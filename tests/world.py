@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from argon2 import PasswordHasher
-from babel.numbers import list_currencies
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
@@ -24,7 +23,8 @@ from tests.orders import USUAL_LINES, Line, Order, insert_order, sha256
 from tests.stack import Stack
 
 PASSWORD = "as long as a sentence, and never used elsewhere"
-CURRENCIES = tuple(sorted(list_currencies()))
+# Those that tests sell in: a policy that names all of the world's costs every reading of it 3 ms.
+CURRENCIES = ("BHD", "CNY", "EUR", "GBP", "HUF", "INR", "ISK", "JPY", "KWD", "PLN", "SEK", "UGX", "USD")
 POLICY_FROM = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = (
     ("priya", "Priya Raman", "desk"),
@@ -122,8 +122,8 @@ def build_world(
             _insert_token(db, merchant_id, token)
     by_name = dict(zip([first for first, _, _ in NAMES], people, strict=True))
     with transaction(stack.console, merchant_id) as db:
-        ilse = _insert_customer(db, merchant_id, "C-1001", "Ilse Brandt", f"ilse.{slug}@example.org")
-        omar = _insert_customer(db, merchant_id, "C-1002", "Omar Haddad", f"omar.{slug}@example.org")
+        ilse = insert_customer(db, merchant_id, "C-1001", "Ilse Brandt", f"ilse.{slug}@example.org")
+        omar = insert_customer(db, merchant_id, "C-1002", "Omar Haddad", f"omar.{slug}@example.org")
         order = insert_order(db, merchant_id, account_id, ilse, "A-20417")
     chat, warehouse, shop = tokens
     return World(
@@ -152,7 +152,7 @@ def add_order(
     with transaction(stack.console, world.merchant_id) as db:
         if customer_id is None:
             ref = f"C-{external_ref}"
-            customer_id = _insert_customer(db, world.merchant_id, ref, "Ilse Brandt", f"{ref.lower()}@example.org")
+            customer_id = insert_customer(db, world.merchant_id, ref, "Ilse Brandt", f"{ref.lower()}@example.org")
         return insert_order(
             db, world.merchant_id, world.provider_account_id, customer_id, external_ref,
             currency=currency, exponent=exponent, lines=lines, captured=captured, by_hand=by_hand,
@@ -162,7 +162,7 @@ def add_order(
 def add_customer(stack: Stack, world: World, ref: str, name: str = "Somebody Else") -> UUID:
     """Another customer of the merchant."""
     with transaction(stack.console, world.merchant_id) as db:
-        return _insert_customer(db, world.merchant_id, ref, name, f"{ref.lower()}@example.org")
+        return insert_customer(db, world.merchant_id, ref, name, f"{ref.lower()}@example.org")
 
 
 def usual_policy(policy_id: str) -> dict[str, Any]:
@@ -245,7 +245,8 @@ def _insert_token(db: Connection, merchant_id: UUID, token: Token) -> None:
     )  # fmt: skip
 
 
-def _insert_customer(db: Connection, merchant_id: UUID, ref: str, name: str, email: str) -> UUID:
+def insert_customer(db: Connection, merchant_id: UUID, ref: str, name: str, email: str) -> UUID:
+    """Another customer of the merchant, in the open transaction."""
     customer_id = uuid7()
     run(
         db,

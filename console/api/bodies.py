@@ -4,21 +4,36 @@ Amounts, currencies, destinations and people are never taken from a request. Mer
 are then only compared with the token's.
 """
 
+import hashlib
 import json
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from flask import request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_serializer
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from console.api.problems import Problem
+from console.pictures import MOST_BYTES
 from ledger.api_tokens import Channel
 from ledger.card_numbers import mask_card_numbers
+from ledger.customer_known import says_who
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_ERRORS = 20
 _REF = r"^[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
 _TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+
+_INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
+# A picture of the most bytes, and the other fields beside it.
+_MOST_BASE64 = (MOST_BYTES + 2) // 3 * 4
+MAX_PHOTO_BODY_BYTES = _MOST_BASE64 + MAX_BODY_BYTES
+
+
+def _instant(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
 
 Text = Annotated[str, Field(max_length=4000, pattern=_TEXT), AfterValidator(mask_card_numbers)]
 Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "other"]
@@ -44,18 +59,13 @@ class Conversation(Body):
     customer_verified: Annotated[str, Field(max_length=40, pattern=r"^(?:[a-z][a-z0-9_]*)?$")] = ""
 
 
-class ReturnBody(Body):
-    """A customer wants to return units of an order. `relation` is the customer's own answer, once it was asked for.
-
-    `customer` proves who asks: it is compared with the order's customer. With it, or with the channel's own proof in
-    `conversation.customer_verified`, a refusal says what was paid before.
+class OrderBody(Body):
+    """A customer asks something of an order. `customer` proves who asks: it is compared with the order's customer. With it, or
+    with the channel's own proof in `conversation.customer_verified`, a refusal says what was paid before.
     """
 
     order: Annotated[str, Field(min_length=1, max_length=100, pattern=_REF, description="external_ref of the order")]
-    lines: Annotated[list[AskedLine], Field(min_length=1, max_length=200)]
-    reason: Reason
     conversation: Conversation
-    relation: Literal["existing", "separate"] | None = None
     customer: (
         Annotated[
             str,
@@ -72,15 +82,43 @@ class ReturnBody(Body):
     @property
     def proven(self) -> bool:
         """Whether the channel proves the customer; a `customer` that is not the order's is refused before it matters."""
-        return bool(self.customer or self.conversation.customer_verified)
+        return bool(self.customer) or says_who(self.conversation.customer_verified)
+
+
+class ReturnBody(OrderBody):
+    """A customer wants to return units of an order. `relation` is the customer's own answer, once it was asked for.
+
+    `customer` proves who asks: it is compared with the order's customer. With it, or with the channel's own proof in
+    `conversation.customer_verified`, a refusal says what was paid before.
+    """
+
+    lines: Annotated[list[AskedLine], Field(min_length=1, max_length=200)]
+    reason: Reason
+    relation: Literal["existing", "separate"] | None = None
+    statement_sent_at: (
+        Annotated[
+            str,
+            Field(pattern=_INSTANT, description="when the customer said it, if not now: windows count from it"),
+            AfterValidator(_instant),
+        ]
+        | None
+    ) = None
+
+
+class ChargesBody(OrderBody):
+    """A customer says that they were charged more than once for an order; the text only opens the case."""
 
 
 class GradedUnits(Body):
-    """What a person found about some of the units."""
+    """What a person found about some of the units. `serial` is of a single unit; `assessed_bps` is their loss in value in
+    ten-thousandths; `reason_found` is why they came back after all."""
 
     units: Annotated[int, Field(ge=1, le=1_000_000, description="how many units have this grade")]
     grade: Grade
     note: Annotated[Text, Field(max_length=2000)] = ""
+    reason_found: Reason | None = None
+    serial: Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)] | None = None
+    assessed_bps: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
 
 class ReceivedUnits(Body):
@@ -91,13 +129,43 @@ class ReceivedUnits(Body):
     grades: Annotated[list[GradedUnits], Field(max_length=200)] = []
 
 
-class ReceiptBody(Body):
-    """What arrived for one case, named by its number or by its order while that has one open case."""
+class NamedCase(Body):
+    """One case, named by its number or by its order while that has one open return."""
 
     case: Annotated[str, Field(pattern=r"^C-[0-9]{1,15}$")] | None = None
     order: Annotated[str, Field(min_length=1, max_length=100, pattern=_REF)] | None = None
+
+
+class ReceiptBody(NamedCase):
+    """What arrived for one case."""
+
     parcel: Annotated[str, Field(max_length=120, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     lines: Annotated[list[ReceivedUnits], Field(min_length=1, max_length=200)]
+
+
+class ParcelBody(NamedCase):
+    """That a parcel is on its way back, and who proves it: the customer by a receipt, or the carrier by its scan."""
+
+    tracking: Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)]
+    sent_at: Annotated[
+        str, Field(pattern=_INSTANT, description="such as 2026-11-28T09:30:00Z"), AfterValidator(_instant)
+    ]
+    proof: Literal["customer", "carrier"]
+    our_label: bool = False
+
+
+class PhotoBody(NamedCase):
+    """One picture: JPEG, PNG or WebP, as base64. `line` and `unit` say what it is of; without them it is of the whole case."""
+
+    photo: Annotated[str, Field(min_length=4, max_length=_MOST_BASE64, pattern=r"^[A-Za-z0-9+/]+={0,2}$")]
+    line: Annotated[str, Field(min_length=1, max_length=100, pattern=_REF)] | None = None
+    unit: Annotated[int, Field(ge=1, le=1_000_000, description="counted from 1 within the line")] | None = None
+    caption: Annotated[Text, Field(max_length=200)] = ""
+
+    @field_serializer("photo")
+    def _by_digest(self, photo: str) -> str:
+        """What a request is known by does not need the whole picture."""
+        return hashlib.sha256(photo.encode()).hexdigest()
 
 
 B = TypeVar("B", bound=Body)
@@ -129,9 +197,9 @@ def read_document(channel: Channel, *, compared: tuple[str, ...], limit: int = M
     return document
 
 
-def read_body(kind: type[B], channel: Channel) -> B:
+def read_body(kind: type[B], channel: Channel, *, limit: int = MAX_BODY_BYTES) -> B:
     """The request's body as `kind`. Raises Problem 400, 413, 415, and 422 that names each wrong field."""
-    document = read_document(channel, compared=("merchant", "channel"))
+    document = read_document(channel, compared=("merchant", "channel"), limit=limit)
     try:
         return kind.model_validate(document)
     except ValidationError as error:

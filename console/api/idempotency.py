@@ -18,6 +18,7 @@ from console.api.tokens import working
 from ledger.api_tokens import Channel
 from ledger.errors import AlreadyRefunded, AskCustomer, MoreThanLeft, WrongState
 from ledger.idempotency import Kept, Key, keep_answer, request_digest, take_key
+from ledger.refused_acts import count_refused
 
 RULINGS: Final = (AskCustomer, AlreadyRefunded, MoreThanLeft, WrongState)
 _USABLE: Final = re.compile(r"[\x21-\x7e]{1,255}")
@@ -32,21 +33,34 @@ def answer_once(
     Raises Problem (no key), KeyInUse, KeyReused, and what `work` raises but for the ledger's rulings.
     """
     key = Key(channel.merchant_id, channel.actor, _key_text())
-    digest = request_digest(operation, body.model_dump(mode="json", exclude_defaults=True))
+    digest = _digest(operation, body)
     with working(channel) as db:
         kept = take_key(db, key, digest)
         if kept is not None:
             return answer(kept.status, kept.answer, replayed=True)
-        kept = _ruled(db, work, proven)
+        kept = _ruled(db, channel, work, proven)
         keep_answer(db, key, digest, kept)
     return answer(kept.status, kept.answer)
 
 
-def _ruled(db: Connection, work: Callable[[Connection], Kept], proven: bool) -> Kept:
+def answered_before(channel: Channel, operation: str, body: Body) -> Response | None:
+    """The answer that the request's key has already, for work that is costly before its transaction. Raises as `answer_once`."""
+    key = Key(channel.merchant_id, channel.actor, _key_text())
+    with working(channel, read_only=True) as db:
+        kept = take_key(db, key, _digest(operation, body))
+    return None if kept is None else answer(kept.status, kept.answer, replayed=True)
+
+
+def _digest(operation: str, body: Body) -> bytes:
+    return request_digest(operation, body.model_dump(mode="json", exclude_defaults=True))
+
+
+def _ruled(db: Connection, channel: Channel, work: Callable[[Connection], Kept], proven: bool) -> Kept:
     try:
         with db.begin_nested():
             return work(db)
     except RULINGS as ruling:
+        count_refused(db, channel.merchant_id, channel.actor, ruling)
         document = ledger_document(ruling, proven=proven)
         return Kept(document["status"], document)
 

@@ -13,7 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed
 from console import access
 from console.api import problems
 from console.api.answers import STAGE_WORDS
-from console.api.bodies import Body, ReceiptBody, ReturnBody
+from console.api.bodies import Body, ChargesBody, ParcelBody, PhotoBody, ReceiptBody, ReturnBody
 from console.api.problem_kinds import KINDS
 from console.gate import without_form
 from ledger.errors import NotFound
@@ -52,16 +52,25 @@ def _list(of: dict[str, Any]) -> dict[str, Any]:
 
 
 _MONEY: Final = {"amount_minor": _COUNT, "currency": {"type": "string", "pattern": "^[A-Z]{3}$"}}
+# Paid back through the provider, released because it was never taken, or paid back by hand.
+_ACT: Final = {"enum": ["refund", "cancel_payment", "manual"]}
 _PAID_EARLIER: Final = _object(
-    {**_MONEY, "paid_at": _INSTANT, "channel": _TEXT, "desk": _TEXT, "case": _CASE, "reference": _TEXT}
+    {"act": _ACT, **_MONEY, "paid_at": _INSTANT, "channel": _TEXT, "desk": _TEXT, "case": _CASE, "reference": _TEXT}
 )
 _OLDER_CASE: Final = _object({"case": _CASE, "channel": _TEXT, "opened_at": _INSTANT})
 _REFUND: Final = _object(
-    {"reference": _TEXT, "bank_reference": {"type": ["string", "null"]}, **_MONEY, "state": _TEXT, "since": _INSTANT}
+    {
+        "reference": _TEXT,
+        "bank_reference": {"type": ["string", "null"]},
+        "act": _ACT,
+        **_MONEY,
+        "state": _TEXT,
+        "since": _INSTANT,
+    }
 )
 SCHEMAS: Final[dict[str, Any]] = {
     "OrderResult": _object(
-        {"order": _TEXT, "result": {"enum": ["created", "unchanged"]}, "discrepancies": _list(_TEXT)}
+        {"order": _TEXT, "result": {"enum": ["created", "updated", "unchanged"]}, "discrepancies": _list(_TEXT)}
     ),
     "Opened": _object({"case": _CASE, "result": {"enum": ["opened", "joined"]}, "order": _TEXT}),
     "Reported": _object({"case": _CASE, "stage": _STAGE, "stage_words": _TEXT}),
@@ -82,11 +91,19 @@ SCHEMAS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
+_REFUSED_REPORT: Final = ("not-found", "wrong-state", "refused")
+_REPORTS: Final[tuple[tuple[str, str, str, type[Body]], ...]] = (
+    ("receipts", "report_receipt", "Say what arrived", ReceiptBody),
+    ("parcels", "report_a_parcel", "Say that a parcel is on its way back", ParcelBody),
+    ("photos", "add_a_photo", "Add a picture of what comes back", PhotoBody),
+)
+
+
 @cache
 def openapi() -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
     schemas = dict(SCHEMAS)
-    for model in (OrderFacts, ReturnBody, ReceiptBody):
+    for model in (OrderFacts, ReturnBody, ChargesBody, ReceiptBody, ParcelBody, PhotoBody):
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
@@ -94,7 +111,7 @@ def openapi() -> dict[str, Any]:
     schemas["OrderFacts"]["required"].remove("external_ref")
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Onceback", "version": "1", "description": "Orders, returns and receipts of one merchant."},
+        "info": {"title": "Onceback", "version": "1", "description": "Orders and returns of one merchant, and their goods."},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
         "paths": {
@@ -102,8 +119,10 @@ def openapi() -> dict[str, Any]:
             "/api/v1/returns": {"post": _post("open_a_return", "Open a return, or join the one that is open", ReturnBody, "Opened",
                 (200, 201), ("not-found", "ask-customer", "already-refunded", "more-than-left", "refused"))},
             "/api/v1/returns/{number}": {"get": _get_return()},
-            "/api/v1/receipts": {"post": _post("report_receipt", "Say what arrived", ReceiptBody, "Reported", (201,),
-                ("not-found", "wrong-state", "refused"))},
+            "/api/v1/duplicate-charges": {"post": _post("open_about_charges", "Open a case about charges, or join it",
+                ChargesBody, "Opened", (200, 201), ("not-found", "already-refunded", "refused"))},
+            **{f"/api/v1/{address}": {"post": _post(name, summary, body, "Reported", (201,), _REFUSED_REPORT)}
+               for address, name, summary, body in _REPORTS},
         },
         "components": {
             "schemas": schemas,

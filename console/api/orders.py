@@ -12,14 +12,16 @@ from console.api.tokens import scoped, working
 from ledger.api_tokens import Channel
 from ledger.order_document import MAX_DOCUMENT_BYTES, FactsRefused, order_facts
 from ledger.order_facts import OrderFacts
-from ledger.orders import Stored, store_order
+from ledger.order_repeats import Stored
+from ledger.orders import store_order
 
-STATUS: Final = {"created": 201, "unchanged": 200}
+STATUS: Final = {"created": 201, "updated": 200, "unchanged": 200}
 
 
 @scoped("orders:import")
 def put_order(channel: Channel, external_ref: str) -> Response:
-    """201 stored, 200 unchanged, 409 here already with other money facts: then both are kept and the order is blocked."""
+    """201 stored, 200 unchanged or updated (when it was delivered), 409 here already with other facts: then both are kept and the
+    order is blocked."""
     facts = _read(channel, external_ref)
     try:
         with working(channel) as db:

@@ -111,7 +111,8 @@ def of_ledger(error: LedgerError) -> Response:
 def _refund(refund: dict[str, Any]) -> dict[str, Any]:
     """P18 for a channel: what, when, through which channel, by which desk, under which reference. Never the person (S63)."""
     return {
-        "amount_minor": refund["amount_minor"], "currency": refund["currency"], "paid_at": _json(refund["state_at"]),
+        "act": refund["act"], "amount_minor": refund["amount_minor"], "currency": refund["currency"],
+        "paid_at": _json(refund["state_at"]),
         "channel": refund["channel"], "case": f"C-{refund['case_number']}",
         "desk": "returns desk" if refund["intent_id"] else "outside Onceback, in the provider's dashboard",
         "reference": refund["provider_refund_ref"] or f"R-{refund['number']}",
@@ -141,16 +142,21 @@ def of_http(error: HTTPException) -> Response:
     return respond(document(code, detail), {"Allow": ", ".join(sorted(allowed))} if allowed else {})
 
 
-# Another request was in the way, or the server is going down or up: nothing was done, and the same call may be made again.
+# Another request was in the way, or the server is going down or up: the same call may be made again, under its key.
 _PASSING: Final = ("40001", "40P01", "55P03", "57014", "57P01", "57P02", "57P03", "25P03", "53300")
 
 
 def of_database(error: DBAPIError) -> Response:
-    """A database that was busy or away is 503; anything else is an error of ours."""
+    """A database that was busy or away is 503; anything else is an error of ours.
+
+    A connection that is lost while it commits does not tell whether it did: the same call under its key does.
+    """
     state = getattr(error.orig, "sqlstate", None)
     if error.connection_invalidated or state in _PASSING or (state is None and not isinstance(error, IntegrityError)):
         log.warning("api_try_again", reason=state or "connection")
-        return respond(document("try-again", "The request was not carried out."), {"Retry-After": "1"})
+        lost = error.connection_invalidated or state is None
+        said = "Whether the request was carried out is not known here." if lost else "The request was not carried out."
+        return respond(document("try-again", said), {"Retry-After": "1"})
     return of_unexpected(error)
 
 

@@ -1,5 +1,7 @@
 """`POST /api/v1/returns` opens a return or joins the one that is open; `GET /api/v1/returns/{number}` says how it stands."""
 
+from datetime import datetime
+
 from flask import Blueprint, Response
 from sqlalchemy import Connection
 
@@ -34,6 +36,7 @@ def _request(channel: Channel, body: ReturnBody) -> ReturnRequest:
         channel=channel.channel, reference=talk.reference, actor=channel.actor, relation=body.relation,
         customer_verified=talk.customer_verified or ("order_and_customer" if body.customer else ""),
         customer=body.customer, customer_text=talk.text,
+        stated_at=datetime.fromisoformat(body.statement_sent_at) if body.statement_sent_at else None,
     )  # fmt: skip
 
 

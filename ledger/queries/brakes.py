@@ -49,10 +49,12 @@ def closed_alarms(db: Connection, merchant_id: UUID) -> list[ClosedAlarm]:
 
 
 _CLOSED: Final = """
-    SELECT a.text, n.did, s.name AS closed_by, n.at AS closed_at FROM alarm_closings n
+    SELECT a.text, n.did, n.closed_by, n.at AS closed_at FROM (
+        SELECT c.merchant_id, c.alarm_id, c.did, s.name AS closed_by, c.at FROM alarm_closings c
+        JOIN staff s ON s.staff_id = c.staff_id WHERE c.merchant_id = :m
+        UNION ALL SELECT e.merchant_id, e.alarm_id, e.because, '', e.at FROM alarm_endings e WHERE e.merchant_id = :m) n
     JOIN alarms a ON a.merchant_id = n.merchant_id AND a.alarm_id = n.alarm_id
-    JOIN staff s ON s.staff_id = n.staff_id
-    WHERE n.merchant_id = :m ORDER BY n.at DESC, n.alarm_id LIMIT :most
+    ORDER BY n.at DESC, n.alarm_id LIMIT :most
 """
 
 

@@ -46,9 +46,9 @@ def held_by_cap(db: Connection, merchant_id: UUID) -> list[HeldRefund]:
 
 @dataclass(frozen=True)
 class Spender:
-    """What one person approved into today's cap in one currency."""
+    """What one person approved into today's cap in one currency; `staff_id` is None for what a policy approved by itself."""
 
-    staff_id: UUID
+    staff_id: UUID | None
     name: str
     currency: str
     approvals: int
@@ -69,14 +69,15 @@ def reserved_today(db: Connection, merchant_id: UUID, day: date) -> dict[str, in
 
 
 _WHO: Final = """
-    SELECT s.staff_id, s.name, e.currency, count(*)::int AS approvals, sum(e.amount_minor)::bigint AS amount_minor
+    SELECT s.staff_id, coalesce(s.name, policy_in_words(a.merchant_id, a.approver)) AS name, e.currency, count(*)::int AS approvals,
+        sum(e.amount_minor)::bigint AS amount_minor
     FROM cap_entries e
     JOIN approvals a ON a.merchant_id = e.merchant_id AND a.intent_id = e.intent_id AND a.seat = 1
-    JOIN staff s ON s.staff_id = a.staff_id
+    LEFT JOIN staff s ON s.staff_id = a.staff_id
     WHERE e.merchant_id = :m AND e.business_day = :day AND e.step = 'reserve'
         AND NOT EXISTS (SELECT 1 FROM cap_entries r WHERE r.merchant_id = e.merchant_id AND r.intent_id = e.intent_id
             AND r.step = 'return')
-    GROUP BY s.staff_id, s.name, e.currency ORDER BY count(*) DESC, s.name, e.currency
+    GROUP BY s.staff_id, 2, e.currency ORDER BY count(*) DESC, 2, e.currency
 """
 
 

@@ -12,6 +12,11 @@ from sqlalchemy import Connection
 
 from ledger.database import first, rows
 from ledger.errors import NotFound
+from ledger.teamwork import ADVICE
+
+# What an entitlement `e` was decided under: its version, or several by category, the largest part's first.
+POLICIES: Final = """coalesce((SELECT string_agg(part->>'policy', ', ' ORDER BY n) FROM jsonb_array_elements(e.record->'policies')
+            WITH ORDINALITY parts (part, n)), e.policy_id || '@' || e.policy_version)"""
 
 MOST_EVENTS: Final = 60
 MOST_NOTES: Final = 50
@@ -27,6 +32,7 @@ class CaseHead:
 
     case_id: UUID
     number: int
+    kind: str
     order_id: UUID
     order_ref: str
     placed_at: datetime
@@ -55,8 +61,9 @@ class CaseHead:
 
 
 _HEAD: Final = """
-    SELECT c.case_id, c.number, c.order_id, o.external_ref AS order_ref, o.placed_at, o.total_minor AS paid_minor, c.currency,
-        o.blocked, o.discrepancies, c.customer_id, coalesce(cu.name, '') AS customer, c.reason, c.stage, c.separate, c.channel,
+    SELECT c.case_id, c.number, c.kind, c.order_id, o.external_ref AS order_ref, o.placed_at, o.total_minor AS paid_minor,
+        c.currency, o.blocked, o.discrepancies, c.customer_id, coalesce(cu.name, '') AS customer,
+        c.reason, c.stage, c.separate, c.channel,
         c.opened_by, coalesce(s.name, t.name, c.opened_by) AS opened_by_name, c.opened_at, c.due_at, c.closed_at, c.announced,
         c.received, c.signals, c.head_number, now() AS at,
         (SELECT count(*) FROM entitlements e WHERE e.merchant_id = c.merchant_id AND e.case_id = c.case_id)::int AS entitlements,
@@ -147,6 +154,9 @@ class Finding:
     b: int
     grade: str
     note: str
+    serial: str | None
+    assessed_bps: int | None
+    reason_found: str | None
     parcel: str
     channel: str
     by: str
@@ -154,7 +164,8 @@ class Finding:
 
 
 _FINDINGS: Final = """
-    SELECT e.number, l.line_ref, l.position, lower(e.units) AS a, upper(e.units) AS b, e.grade, e.note, e.parcel, e.channel,
+    SELECT e.number, l.line_ref, l.position, lower(e.units) AS a, upper(e.units) AS b, e.grade, e.note, e.serial, e.assessed_bps,
+        e.reason_found, e.parcel, e.channel,
         coalesce(s.name, t.name, e.actor) AS by, e.at
     FROM evidence e
     JOIN order_lines l ON l.merchant_id = e.merchant_id AND l.line_id = e.line_id
@@ -167,6 +178,26 @@ _FINDINGS: Final = """
 def read_findings(db: Connection, merchant_id: UUID, case_id: UUID) -> list[Finding]:
     """Inspections by line and unit."""
     return [Finding(**row) for row in rows(db, _FINDINGS, m=merchant_id, c=case_id)]
+
+
+@dataclass(frozen=True)
+class SentParcel:
+    """That a parcel is on its way back, and whether the carrier says so itself."""
+
+    tracking: str
+    sent_at: datetime
+    proof: str
+    our_label: bool
+
+
+_PARCELS: Final = """
+    SELECT tracking, sent_at, proof, our_label FROM parcels WHERE merchant_id = :m AND case_id = :c ORDER BY sent_at, parcel_id
+"""
+
+
+def read_parcels(db: Connection, merchant_id: UUID, case_id: UUID) -> list[SentParcel]:
+    """The parcels of the case that are known to be on their way, oldest first."""
+    return [SentParcel(**row) for row in rows(db, _PARCELS, m=merchant_id, c=case_id)]
 
 
 @dataclass(frozen=True)
@@ -214,8 +245,7 @@ class StoredEntitlement:
     """The latest entitlement: `record` is the document of ENTITLEMENT, figures in minor units of `currency`."""
 
     n: int
-    policy_id: str
-    policy_version: int
+    policy: str
     outcome: str
     currency: str
     total_minor: int
@@ -225,10 +255,10 @@ class StoredEntitlement:
     at: datetime
 
 
-_ENTITLEMENT: Final = """
-    SELECT n, policy_id, policy_version, outcome, currency, total_minor, tax_minor, payable_minor, record, at
-    FROM entitlements WHERE merchant_id = :m AND case_id = :c ORDER BY n DESC LIMIT 1
-"""
+_ENTITLEMENT: Final = f"""
+    SELECT n, {POLICIES} AS policy, outcome, currency, total_minor, tax_minor, payable_minor, record, at
+    FROM entitlements e WHERE merchant_id = :m AND case_id = :c ORDER BY n DESC LIMIT 1
+"""  # noqa: S608 - a constant
 
 
 def read_entitlement(db: Connection, merchant_id: UUID, case_id: UUID) -> StoredEntitlement | None:
@@ -239,7 +269,10 @@ def read_entitlement(db: Connection, merchant_id: UUID, case_id: UUID) -> Stored
 
 @dataclass(frozen=True)
 class CaseIntent:
-    """A refund of this case, with the balances of the capture it draws on. Amounts in minor units of `currency`."""
+    """A refund of this case, with the balances of the capture it draws on. Amounts in minor units of `currency`.
+
+    `computed_minor`: what was computed, where another amount is asked for. `first_approver`: of two managers, the one who approved.
+    """
 
     intent_id: UUID
     number: int
@@ -255,9 +288,11 @@ class CaseIntent:
     route: str
     requester: str
     requester_name: str
-    policy_id: str
-    policy_version: int
+    policy: str
     created_at: datetime
+    computed_minor: int | None
+    first_approver: UUID | None
+    first_approver_name: str | None
     sends_at: datetime | None
     captured_minor: int
     available_minor: int
@@ -266,19 +301,23 @@ class CaseIntent:
     disputed_minor: int
 
 
-_INTENTS: Final = """
+_INTENTS: Final = f"""
     SELECT i.intent_id, i.number, i.act, i.state, i.state_reason, i.state_at, i.amount_minor, i.currency, i.destination_kind,
         i.destination_brand, i.destination_last4, i.route, i.requester, coalesce(s.name, t.name, i.requester) AS requester_name,
-        i.policy_id, i.policy_version, i.created_at,
+        {POLICIES} AS policy, i.created_at, i.computed_minor, f.staff_id AS first_approver, fs.name AS first_approver_name,
         CASE WHEN i.state = 'approved' AND o.due_at < 'infinity' THEN o.due_at END AS sends_at,
         cp.captured_minor, cp.available_minor, cp.reserved_minor, cp.refunded_minor, cp.disputed_minor
     FROM intents i
+    JOIN entitlements e ON e.merchant_id = i.merchant_id AND e.entitlement_id = i.entitlement_id
     JOIN captures cp ON cp.merchant_id = i.merchant_id AND cp.capture_id = i.capture_id
     LEFT JOIN outbox o ON o.merchant_id = i.merchant_id AND o.intent_id = i.intent_id
+    LEFT JOIN approvals f ON f.merchant_id = i.merchant_id AND f.intent_id = i.intent_id AND f.seat = 1
+        AND i.route = 'two_managers' AND i.state = 'proposed'
+    LEFT JOIN staff fs ON fs.staff_id = f.staff_id
     LEFT JOIN staff s ON i.requester = 'staff:' || s.staff_id::text
     LEFT JOIN api_tokens t ON t.merchant_id = i.merchant_id AND i.requester = 'token:' || t.token_id
     WHERE i.merchant_id = :m AND i.case_id = :c ORDER BY i.number DESC
-"""
+"""  # noqa: S608 - a constant
 
 
 def read_intents(db: Connection, merchant_id: UUID, case_id: UUID) -> list[CaseIntent]:
@@ -324,7 +363,7 @@ def read_earlier(db: Connection, merchant_id: UUID, head: CaseHead) -> list[Earl
 
 @dataclass(frozen=True)
 class Event:
-    """One link of the case's chain. `by` is a name, "" for what the system did by itself."""
+    """One link of the case's chain. `by` is a name, "" for what the system did by itself; `about` whose the case became."""
 
     number: int
     kind: str
@@ -334,35 +373,53 @@ class Event:
     to_state: str | None
     reason: str
     body: dict[str, Any]
+    about: str = ""
 
 
-_EVENTS: Final = """
-    SELECT e.number, e.kind, CASE WHEN e.actor = 'system' THEN '' ELSE coalesce(s.name, t.name, e.actor) END AS by, e.at,
-        i.number AS intent_number, e.to_state, e.reason, e.body
-    FROM events e
+# What an event `e` says, and the joins that it takes.
+EVENT_SAYS: Final = """
+    e.number, e.kind, CASE WHEN e.actor = 'system' THEN ''
+        ELSE coalesce(s.name, t.name, policy_in_words(e.merchant_id, e.actor), e.actor) END AS by,
+    e.at, i.number AS intent_number, e.to_state, e.reason, e.body, coalesce(w.name, '') AS about
+"""
+EVENT_NAMES: Final = """
     LEFT JOIN intents i ON i.merchant_id = e.merchant_id AND i.intent_id = e.intent_id
     LEFT JOIN staff s ON e.actor = 'staff:' || s.staff_id::text
     LEFT JOIN api_tokens t ON t.merchant_id = e.merchant_id AND e.actor = 'token:' || t.token_id
-    WHERE e.merchant_id = :m AND e.case_id = :c ORDER BY e.number DESC LIMIT :most
+    LEFT JOIN staff w ON e.kind = 'case.assigned' AND e.body->>'to' = w.staff_id::text
 """
+_EVENTS: Final = f"""
+    SELECT {EVENT_SAYS} FROM events e {EVENT_NAMES}
+    WHERE e.merchant_id = :m AND e.case_id = :c AND e.number > :seen AND e.kind <> ALL(CAST(:but AS text[]))
+    ORDER BY e.number DESC LIMIT :most
+"""  # noqa: S608 - constants
 
 
 def read_events(db: Connection, merchant_id: UUID, case_id: UUID, most: int = MOST_EVENTS) -> list[Event]:
     """The timeline, newest first."""
-    return [Event(**row) for row in rows(db, _EVENTS, m=merchant_id, c=case_id, most=most)]
+    return [Event(**row) for row in rows(db, _EVENTS, m=merchant_id, c=case_id, most=most, seen=0, but=[])]
+
+
+def read_news(db: Connection, merchant_id: UUID, case_id: UUID, seen: int) -> Event | None:
+    """The last event after number `seen` that changes what a person reads to decide; whose it is and when, does not."""
+    found = rows(db, _EVENTS, m=merchant_id, c=case_id, most=1, seen=seen, but=list(ADVICE))
+    return Event(**found[0]) if found else None
 
 
 @dataclass(frozen=True)
 class Note:
-    """A person's own words about the case."""
+    """A person's own words about the case, and the names of those they speak to."""
 
     text: str
     by: str
     at: datetime
+    to: list[str]
 
 
 _NOTES: Final = """
-    SELECT n.text, s.name AS by, n.at FROM notes n JOIN staff s ON s.staff_id = n.staff_id
+    SELECT n.text, s.name AS by, n.at, ARRAY(SELECT w.name FROM mentions t JOIN staff w ON w.staff_id = t.staff_id
+        WHERE t.merchant_id = n.merchant_id AND t.note_id = n.note_id ORDER BY w.name) AS to
+    FROM notes n JOIN staff s ON s.staff_id = n.staff_id
     WHERE n.merchant_id = :m AND n.case_id = :c ORDER BY n.at DESC, n.note_id DESC LIMIT :most
 """
 

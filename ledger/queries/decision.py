@@ -9,12 +9,16 @@ from sqlalchemy import Connection
 
 from ledger.database import first, rows
 from ledger.errors import NotFound
+from ledger.queries.case import POLICIES
 
 
 @dataclass(frozen=True)
 class Decision:
     """The intent with its approval, its sending and its settlement; None where that has not happened.
 
+    `computed_minor` stands beside `override_minor`, both of the whole case in the order's currency. `asked_position`: the line
+    that money is given on with its goods kept. `decided_by`: the route as the entitlement has it, with its reasons.
+    `second_name`: the second of two managers who approved.
     Amounts in minor units of `currency`. `units` are [{line, from, to}] by line reference. `at` is the database's time.
     """
 
@@ -36,10 +40,10 @@ class Decision:
     destination_brand: str
     destination_last4: str
     units: list[dict[str, Any]]
-    policy_id: str
-    policy_version: int
+    policy: str
     entitlement_n: int
     route: str
+    decided_by: dict[str, Any]
     requester: str
     requester_name: str
     case_opener: str
@@ -53,6 +57,7 @@ class Decision:
     approved_at: datetime | None
     approval_note: str | None
     operation_key: str | None
+    strength: str | None
     fingerprint: bytes | None
     due_at: datetime | None
     sent_at: datetime | None
@@ -67,18 +72,25 @@ class Decision:
     by_hand_reason: str | None
     by_hand_by: str | None
     by_hand_at: datetime | None
+    order_currency: str
+    computed_minor: int | None
+    override_minor: int | None
+    override_reason: str | None
+    asked_position: int | None
+    second_name: str | None
     at: datetime
 
 
-_DECISION: Final = """
+_DECISION: Final = f"""
     SELECT i.intent_id, i.number, i.case_id, c.number AS case_number, c.stage AS case_stage,
         c.closed_at IS NULL AS case_open, o.external_ref AS order_ref,
         coalesce(cu.name, '') AS customer, m.name AS merchant_name, i.state, i.state_reason, i.state_at, i.amount_minor,
-        i.currency, i.destination_kind, i.destination_brand, i.destination_last4, i.units, i.policy_id,
-        i.policy_version, e.n AS entitlement_n, i.route,
+        i.currency, i.destination_kind, i.destination_brand, i.destination_last4, i.units, {POLICIES} AS policy,
+        e.n AS entitlement_n, i.route, e.record->'route' AS decided_by,
         i.requester, coalesce(s.name, t.name, i.requester) AS requester_name, i.case_opener, i.created_at, i.provider_key,
-        i.provider_refund_ref, i.provider_reference, a.approval_id, a.staff_id AS approver_id, sa.name AS approver_name,
-        a.approved_at, a.note AS approval_note, a.operation_key, a.fingerprint,
+        i.provider_refund_ref, i.provider_reference, a.approval_id, a.staff_id AS approver_id,
+        coalesce(sa.name, policy_in_words(a.merchant_id, a.approver)) AS approver_name,
+        a.approved_at, a.note AS approval_note, a.operation_key, a.strength, a.fingerprint,
         CASE WHEN ob.due_at < 'infinity' AND ob.done_at IS NULL THEN ob.due_at END AS due_at,
         (SELECT max(at.started_at) FROM attempts at WHERE at.merchant_id = i.merchant_id AND at.intent_id = i.intent_id) AS sent_at,
         coalesce(ob.attempts, 0) AS attempts,
@@ -87,7 +99,8 @@ _DECISION: Final = """
         o.blocked, coalesce(al.paused_at, br.paused_at) AS paused_at, coalesce(al.paused_by, br.paused_by) AS paused_by,
         i.act, coalesce(pa.charge_type, 'own') AS charge_type,
         ms.reference AS by_hand_reference, ms.reason AS by_hand_reason, sm.name AS by_hand_by, ms.recorded_at AS by_hand_at,
-        now() AS at
+        c.currency AS order_currency, i.computed_minor, ov.minor AS override_minor, ov.reason AS override_reason,
+        sl.position AS asked_position, s2.name AS second_name, now() AS at
     FROM intents i
     JOIN cases c ON c.merchant_id = i.merchant_id AND c.case_id = i.case_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
@@ -104,8 +117,13 @@ _DECISION: Final = """
     LEFT JOIN staff sa ON sa.staff_id = a.staff_id
     LEFT JOIN staff s ON i.requester = 'staff:' || s.staff_id::text
     LEFT JOIN api_tokens t ON t.merchant_id = i.merchant_id AND i.requester = 'token:' || t.token_id
+    LEFT JOIN overrides ov ON ov.merchant_id = i.merchant_id AND ov.override_id = i.override_id
+    LEFT JOIN case_asks ask ON ask.merchant_id = i.merchant_id AND ask.case_id = i.case_id
+    LEFT JOIN order_lines sl ON sl.merchant_id = ask.merchant_id AND sl.line_id = ask.line_id
+    LEFT JOIN approvals a2 ON a2.merchant_id = i.merchant_id AND a2.intent_id = i.intent_id AND a2.seat = 2
+    LEFT JOIN staff s2 ON s2.staff_id = a2.staff_id
     WHERE i.merchant_id = :m AND i.intent_id = :i
-"""
+"""  # noqa: S608 - a constant
 
 
 def read_decision(db: Connection, merchant_id: UUID, intent_id: UUID) -> Decision:

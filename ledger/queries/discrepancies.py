@@ -65,7 +65,8 @@ _RUNS: Final = """
     LEFT JOIN LATERAL (
         SELECT sum(s.pages) AS pages, sum(s.rows_read) AS rows_read, floor(1000 * avg(CASE
             WHEN s.done_at IS NOT NULL THEN 1 WHEN s.reached_at IS NULL THEN 0
-            WHEN s.side = 'ours' THEN extract(epoch FROM s.reached_at - r.from_at) / extract(epoch FROM r.to_at - r.from_at)
+            WHEN s.side IN ('ours', 'our_disputes')
+                THEN extract(epoch FROM s.reached_at - r.from_at) / extract(epoch FROM r.to_at - r.from_at)
             ELSE extract(epoch FROM r.to_at - s.reached_at) / extract(epoch FROM r.to_at - r.from_at) END)) AS permille
         FROM reconciliation_sides s WHERE s.merchant_id = r.merchant_id AND s.run_id = r.run_id) s ON true
     WHERE r.merchant_id = :m AND (CAST(:r AS uuid) IS NULL OR r.run_id = :r) ORDER BY r.asked_at DESC, r.run_id DESC LIMIT :most
@@ -113,7 +114,10 @@ def _progress(db: Connection, merchant_id: UUID, found: Sequence[RowMapping]) ->
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """A discrepancy: both sides as they were found, who has it, and what resolved it ("" while it is open)."""
+    """A discrepancy: both sides as they were found, who has it, and what resolved it ("" while it is open).
+
+    `about`: refund, dispute or payment; `refund_ref` is its reference at the provider.
+    """
 
     discrepancy_id: UUID
     number: int
@@ -121,6 +125,7 @@ class Discrepancy:
     refund_ref: str
     intent_id: UUID | None
     intent_number: int | None
+    about: str
     occurrence: int
     follows: UUID | None
     ours: Mapping[str, Any]
@@ -146,8 +151,8 @@ class Act:
 
 
 _DISCREPANCIES: Final = """
-    SELECT d.discrepancy_id, d.number, d.kind, d.refund_ref, d.intent_id, i.number AS intent_number, d.occurrence, d.follows,
-        d.ours, d.theirs, d.owner, d.dated_at, d.found_at, coalesce(t.name, '') AS taken_by, t.staff_id AS taken_by_id,
+    SELECT d.discrepancy_id, d.number, d.kind, d.refund_ref, d.intent_id, i.number AS intent_number, d.about, d.occurrence,
+        d.follows, d.ours, d.theirs, d.owner, d.dated_at, d.found_at, coalesce(t.name, '') AS taken_by, t.staff_id AS taken_by_id,
         coalesce(c.code, '') AS code, greatest(d.found_at, (SELECT max(f.at) FROM reconciliation_findings f
             WHERE f.merchant_id = d.merchant_id AND f.discrepancy_id = d.discrepancy_id)) AS last_seen_at
     FROM discrepancies d

@@ -44,6 +44,11 @@ _FIGURES: Final = """
     LEFT JOIN cap_days d ON d.merchant_id = c.merchant_id AND d.currency = c.currency
         AND d.business_day = (now() AT TIME ZONE m.zone)::date WHERE c.merchant_id = :m
     UNION ALL
+    SELECT n.name, a.currency, n.value::double precision FROM automatic_days a JOIN merchants m ON m.id = a.merchant_id
+    CROSS JOIN LATERAL (VALUES ('automatic_count', a.used_count), ('automatic_used', a.used_minor),
+        ('automatic_limit', a.limit_minor)) n(name, value)
+    WHERE a.merchant_id = :m AND a.business_day = (now() AT TIME ZONE m.zone)::date
+    UNION ALL
     SELECT 'discrepancies', d.kind, count(*)::double precision FROM discrepancies d WHERE d.merchant_id = :m AND NOT EXISTS (
         SELECT 1 FROM discrepancy_acts a WHERE a.merchant_id = d.merchant_id AND a.discrepancy_id = d.discrepancy_id
             AND a.kind = 'resolved') GROUP BY d.kind

@@ -61,8 +61,18 @@ class OrderLine:
 
 
 @dataclass(frozen=True)
+class CaseOfOrder:
+    """A case to know of before another is opened."""
+
+    case_id: UUID
+    number: int
+    kind: str
+    stage: str
+
+
+@dataclass(frozen=True)
 class OrderAtCounter:
-    """One order with its goods lines, and the oldest open case on it."""
+    """One order with its goods lines, its open cases, and every case about its charges, oldest first."""
 
     order_id: UUID
     external_ref: str
@@ -70,19 +80,19 @@ class OrderAtCounter:
     placed_at: datetime
     paid_minor: int
     currency: str
-    open_case_id: UUID | None
-    open_case_number: int | None
     lines: tuple[OrderLine, ...]
+    cases: tuple[CaseOfOrder, ...]
 
 
 _ORDER: Final = """
-    SELECT o.order_id, o.external_ref, coalesce(cu.name, '') AS customer, o.placed_at, o.total_minor AS paid_minor, o.currency,
-        c.case_id AS open_case_id, c.number AS open_case_number
+    SELECT o.order_id, o.external_ref, coalesce(cu.name, '') AS customer, o.placed_at, o.total_minor AS paid_minor, o.currency
     FROM orders o
     LEFT JOIN customers cu ON cu.merchant_id = o.merchant_id AND cu.customer_id = o.customer_id
-    LEFT JOIN LATERAL (SELECT case_id, number FROM cases WHERE merchant_id = o.merchant_id AND order_id = o.order_id
-        AND closed_at IS NULL ORDER BY number LIMIT 1) c ON true
     WHERE o.merchant_id = :m AND o.order_id = :o
+"""
+_CASES_OF_ORDER: Final = """
+    SELECT case_id, number, kind, stage FROM cases WHERE merchant_id = :m AND order_id = :o
+        AND (closed_at IS NULL OR kind = 'duplicate_charge') ORDER BY number LIMIT :most
 """
 _ORDER_LINES: Final = """
     SELECT l.line_ref, l.position, l.title, l.sku, l.quantity, l.gross_minor,
@@ -98,7 +108,8 @@ def read_order(db: Connection, merchant_id: UUID, order_id: UUID) -> OrderAtCoun
     if row is None:
         raise NotFound
     lines = tuple(OrderLine(**line) for line in rows(db, _ORDER_LINES, m=merchant_id, o=order_id))
-    return OrderAtCounter(**row, lines=lines)
+    cases = tuple(CaseOfOrder(**case) for case in rows(db, _CASES_OF_ORDER, m=merchant_id, o=order_id, most=MOST_FOUND))
+    return OrderAtCounter(**row, lines=lines, cases=cases)
 
 
 @dataclass(frozen=True)
@@ -147,8 +158,12 @@ def find_cases(db: Connection, merchant_id: UUID, text: str) -> list[WaitingCase
 
 @dataclass(frozen=True)
 class LineAtBench:
-    """A line of a case at the bench: what was announced and received so far, and the units it holds as ranges."""
+    """A line of a case at the bench: what was announced and received so far, and the units it holds as ranges.
 
+    Not `graded` is what was looked at under none of the serials that the line was sold with, where that is why nothing is owed.
+    """
+
+    line_id: UUID
     line_ref: str
     position: int
     title: str
@@ -160,7 +175,10 @@ class LineAtBench:
 
 
 _BENCH: Final = """
-    SELECT l.line_ref, l.position, l.title, l.sku,
+    WITH scan AS MATERIALIZED (SELECT EXISTS (SELECT 1 FROM jsonb_array_elements((SELECT t.record->'rules' FROM entitlements t
+            WHERE t.merchant_id = :m AND t.case_id = :c ORDER BY t.n DESC LIMIT 1)) r
+        WHERE r->>'id' = 'serial.match' AND r->>'status' = 'fail') AS refused)
+    SELECT l.line_id, l.line_ref, l.position, l.title, l.sku,
         coalesce((SELECT sum(e.count) FROM evidence e WHERE e.merchant_id = l.merchant_id AND e.case_id = :c
             AND e.line_id = l.line_id AND e.kind = 'announced'), 0)::int AS announced,
         coalesce((SELECT sum(e.count) FROM evidence e WHERE e.merchant_id = l.merchant_id AND e.case_id = :c
@@ -169,10 +187,13 @@ _BENCH: Final = """
         coalesce((SELECT jsonb_agg(jsonb_build_object('a', lower(e.units), 'b', upper(e.units), 'grade', e.grade, 'at', e.at)
                 ORDER BY e.number)
             FROM evidence e WHERE e.merchant_id = l.merchant_id AND e.case_id = :c AND e.line_id = l.line_id
-            AND e.kind = 'inspected'), '[]') AS graded
+            AND e.kind = 'inspected' AND NOT coalesce((SELECT NOT sold->'serials' ? coalesce(e.serial, '') FROM orders o
+                CROSS JOIN LATERAL jsonb_array_elements(o.allocation->'lines') sold WHERE o.merchant_id = l.merchant_id
+                AND o.order_id = l.order_id AND sold->>'line_id' = l.line_ref AND (SELECT refused FROM scan)), false)
+            ), '[]') AS graded
     FROM case_items i JOIN order_lines l ON l.merchant_id = i.merchant_id AND l.line_id = i.line_id
     WHERE i.merchant_id = :m AND i.case_id = :c AND i.live
-    GROUP BY l.merchant_id, l.line_id, l.line_ref, l.position, l.title, l.sku ORDER BY l.position
+    GROUP BY l.merchant_id, l.order_id, l.line_id, l.line_ref, l.position, l.title, l.sku ORDER BY l.position
 """
 
 

@@ -51,7 +51,7 @@ _INTENTS: Final = """
 _CASES: Final = """
     SELECT c.case_id, NULL::uuid AS intent_id, c.number, c.stage AS state, c.due_at AS since FROM cases c
     WHERE c.merchant_id = :m AND c.closed_at IS NULL AND c.due_at < now()
-        AND c.stage IN ('waiting_goods', 'needs_person', 'nothing_due', 'came_back', 'refused')
+        AND c.stage IN ('waiting_goods', 'reading', 'needs_person', 'nothing_due', 'came_back', 'refused')
     ORDER BY c.due_at, c.case_id LIMIT :most
 """
 

@@ -18,15 +18,37 @@ PAGE_ROWS: Final = 50
 SHORTEST_NAME: Final = 3
 MOST_COUNTED: Final = 500
 _OPEN: Final = "c.closed_at IS NULL"
+# Rests no more, or never did.
+_AWAKE: Final = "(c.snoozed_until IS NULL OR c.snoozed_until <= now())"
+# Found by indexes of their own, for a view of few cases among many; as an array, which is looked up case by case. To be counted,
+# as many of each kind as are counted are enough: all that is found is in the view.
+_MINE: Final = """c.case_id = ANY(ARRAY(
+    (SELECT a.case_id FROM cases a WHERE a.merchant_id = :m AND a.assigned_to = :me AND a.closed_at IS NULL
+        AND (a.snoozed_until IS NULL OR a.snoozed_until <= now()) {few_of_cases})
+    UNION (SELECT l.case_id FROM case_leases l WHERE l.merchant_id = :m AND l.staff_id = :me AND l.until > now())))"""
+_EXCEPTIONAL: Final = """c.case_id = ANY(ARRAY(
+    (SELECT i.case_id FROM intents i WHERE i.merchant_id = :m AND i.state = 'proposed' AND i.route <> 'desk' {few})
+    UNION (SELECT a.case_id FROM cases a WHERE a.merchant_id = :m AND a.stage = 'needs_person' AND a.closed_at IS NULL
+        {few_of_cases})))"""
+_SPEAKS_TO_ME: Final = """c.case_id = ANY(ARRAY(
+    SELECT DISTINCT n.case_id FROM mentions n WHERE n.merchant_id = :m AND n.staff_id = :me AND n.read_at IS NULL {few}))"""
+_ALL: Final = {"few": "", "few_of_cases": ""}
+_FEW: Final = {"few": "ORDER BY case_id LIMIT :most", "few_of_cases": "ORDER BY a.due_at, a.case_id LIMIT :most"}
 _DAY_END: Final = "(date_trunc('day', now() AT TIME ZONE :zone) + interval '1 day') AT TIME ZONE :zone"
 VIEWS: Final[dict[str, str]] = {
+    "mine": f"{_OPEN} AND {_AWAKE} AND {_MINE.format(**_ALL)}",
+    "unassigned": f"{_OPEN} AND c.assigned_to IS NULL AND {_AWAKE}",
     "open": _OPEN,
     "today": f"{_OPEN} AND c.due_at >= now() AND c.due_at < {_DAY_END}",
     "late": f"{_OPEN} AND c.due_at < now()",
+    "exceptions": f"{_OPEN} AND {_EXCEPTIONAL.format(**_ALL)}",
+    "contradicting": f"{_OPEN} AND c.contradictions > 0",
     "warehouse": f"{_OPEN} AND c.stage = 'waiting_goods'",
-    "ready": f"{_OPEN} AND c.stage = 'ready'",
+    "ready": f"{_OPEN} AND c.stage = 'ready' AND {_AWAKE}",
     "held": f"{_OPEN} AND c.stage = 'held'",
     "unknown": f"{_OPEN} AND c.stage IN ('unknown', 'needs_review')",
+    "snoozed": f"{_OPEN} AND c.snoozed_until > now()",
+    "mentions": _SPEAKS_TO_ME.format(**_ALL),
     "every": "true",
 }
 SORTS: Final[dict[str, tuple[str, str]]] = {
@@ -38,6 +60,9 @@ _FILTERS: Final[dict[str, str]] = {
     "channel": "c.channel = :channel",
     "reason": "c.reason = :reason",
     "stage": "c.stage = :stage",
+    "assigned": f"c.assigned_to = :assigned AND {_OPEN}",
+    "tag": """c.case_id = ANY(ARRAY(
+        SELECT t.case_id FROM case_tags t WHERE t.merchant_id = :m AND t.tag = :tag AND t.gone_at IS NULL))""",
 }
 _RECEIVED: Final = {"yes": "c.received > 0", "no": "c.received = 0"}
 # Each finds its cases by an index of its own; joined by OR in one condition they would be tried on every case.
@@ -53,14 +78,18 @@ _BY_NAME: Final = """SELECT f.case_id FROM customers u
 class Wanted:
     """Which cases: a saved view and filters, "" where one is not set. `text` is a case number, the start of an order
     reference, or with
-    `by_name` (from SHORTEST_NAME characters on) of a customer's name. `zone` decides where today ends."""
+    `by_name` (from SHORTEST_NAME characters on) of a customer's name. `zone` decides where today ends, `me` whose is mine.
+    """
 
     view: str
     zone: str
+    me: UUID
     channel: str = ""
     reason: str = ""
     stage: str = ""
     received: Literal["", "yes", "no"] = ""
+    assigned: UUID | None = None
+    tag: str = ""
     text: str = ""
     by_name: bool = False
     sort: str = "due"
@@ -68,7 +97,9 @@ class Wanted:
     @property
     def narrowed(self) -> bool:
         """Whether anything but the saved view and its order decides."""
-        return bool(self.channel or self.reason or self.stage or self.received or self.text)
+        return bool(
+            self.channel or self.reason or self.stage or self.received or self.assigned or self.tag or self.text
+        )
 
 
 @dataclass(frozen=True)
@@ -97,6 +128,7 @@ class QueueRow:
     signal_separate: bool
     signal_refunded: bool
     signal_other_open: bool
+    contradictions: int
     currency: str
     amount_minor: int | None
     due_at: datetime
@@ -104,6 +136,10 @@ class QueueRow:
     closed_at: datetime | None
     order_ref: str
     channel: str
+    assigned_to: UUID | None
+    assigned_name: str | None
+    snoozed_until: datetime | None
+    snooze_reason: str
 
 
 @dataclass(frozen=True)
@@ -123,9 +159,13 @@ _PAGE: Final = """
             AND i.state = 'succeeded' AND i.state_at > p.opened_at - interval '30 days') AS signal_refunded,
         p.signals > 0 AND EXISTS (SELECT 1 FROM cases c2 WHERE c2.merchant_id = p.merchant_id
             AND c2.customer_id = p.customer_id AND c2.case_id <> p.case_id AND c2.closed_at IS NULL) AS signal_other_open,
-        p.currency, p.amount_minor, p.due_at, p.opened_at, p.closed_at, o.external_ref AS order_ref, p.channel
+        p.contradictions,
+        p.currency, p.amount_minor, p.due_at, p.opened_at, p.closed_at, o.external_ref AS order_ref, p.channel,
+        p.assigned_to, w.name AS assigned_name, CASE WHEN p.snoozed_until > now() THEN p.snoozed_until END AS snoozed_until,
+        p.snooze_reason
     FROM (SELECT c.* FROM cases c WHERE c.merchant_id = :m AND {conditions} ORDER BY {key} {way}, c.case_id {way} LIMIT :most) p
     JOIN orders o ON o.merchant_id = p.merchant_id AND o.order_id = p.order_id
+    LEFT JOIN staff w ON w.staff_id = p.assigned_to
     LEFT JOIN customers cu ON cu.merchant_id = p.merchant_id AND cu.customer_id = p.customer_id
     ORDER BY {outer} {way}, p.case_id {way}
 """
@@ -149,7 +189,9 @@ def read_page(db: Connection, merchant_id: UUID, wanted: Wanted, key: Key | None
     return QueuePage(tuple(shown), before=key is not None, after=more)
 
 
-_COUNT: Final = "(SELECT count(*) FROM (SELECT 1 FROM cases c WHERE c.merchant_id = :m AND {conditions} LIMIT :most) n)"
+# In the order of an index: the first few hundred in no order would be looked for in the whole table.
+_COUNT: Final = """(SELECT count(*) FROM (SELECT 1 FROM cases c WHERE c.merchant_id = :m AND {conditions}
+    ORDER BY c.due_at, c.case_id LIMIT :most) n)"""
 
 
 def count_page(db: Connection, merchant_id: UUID, wanted: Wanted) -> int:
@@ -170,15 +212,20 @@ class ViewCounts:
 
 
 _COUNTED: Final = tuple(view for view in VIEWS if view != "every")
+_COUNTED_AS: Final = VIEWS | {
+    "mine": f"{_OPEN} AND {_AWAKE} AND {_MINE.format(**_FEW)}",
+    "exceptions": f"{_OPEN} AND {_EXCEPTIONAL.format(**_FEW)}",
+    "mentions": _SPEAKS_TO_ME.format(**_FEW),
+}
 _LAST_EVENT: Final = "(SELECT event_id FROM events WHERE merchant_id = :m ORDER BY event_id DESC LIMIT 1)"
 _COUNTS: Final = "SELECT {views}, {last} AS last_event, now() AS at".format(
-    views=", ".join(f"{_COUNT.format(conditions=VIEWS[view])} AS {view}" for view in _COUNTED), last=_LAST_EVENT
+    views=", ".join(f"{_COUNT.format(conditions=_COUNTED_AS[view])} AS {view}" for view in _COUNTED), last=_LAST_EVENT
 )
 
 
-def count_views(db: Connection, merchant_id: UUID, zone: str) -> ViewCounts:
-    """The figures beside the saved views, in one statement."""
-    row = first(db, _COUNTS, m=merchant_id, zone=zone, most=MOST_COUNTED + 1)
+def count_views(db: Connection, merchant_id: UUID, zone: str, me: UUID) -> ViewCounts:
+    """The figures beside the saved views, as the person `me` has them, in one statement."""
+    row = first(db, _COUNTS, m=merchant_id, zone=zone, me=me, most=MOST_COUNTED + 1)
     if row is None:
         raise AssertionError("a count has a row")
     return ViewCounts({view: row[view] for view in _COUNTED}, row["last_event"], row["at"])
@@ -200,35 +247,12 @@ def count_new(db: Connection, merchant_id: UUID, wanted: Wanted, since: UUID) ->
     return int(scalar(db, sql, m=merchant_id, since=since, most=MOST_COUNTED + 1, **values))
 
 
-@dataclass(frozen=True)
-class NextCase:
-    """A case to go on with."""
-
-    case_id: UUID
-    number: int
-
-
-_NEXT: Final = """
-    SELECT c.case_id, c.number FROM cases c
-    WHERE c.merchant_id = :m AND c.stage = 'ready' AND c.closed_at IS NULL AND c.opened_by <> :actor
-        AND (CAST(:after AS uuid) IS NULL OR (c.due_at, c.case_id) > (SELECT a.due_at, a.case_id FROM cases a
-            WHERE a.merchant_id = :m AND a.case_id = :after))
-        AND EXISTS (SELECT 1 FROM intents i WHERE i.merchant_id = c.merchant_id AND i.case_id = c.case_id AND i.state = 'proposed'
-            AND i.requester <> :actor AND (i.route = 'desk' OR :managers))
-    ORDER BY c.due_at, c.case_id LIMIT 1
-"""
-
-
-def find_next(db: Connection, merchant_id: UUID, actor: str, after: UUID | None, *, managers: bool) -> NextCase | None:
-    """The ready case due soonest that `actor` may approve, after the case `after`; `managers` includes their route."""
-    found = first(db, _NEXT, m=merchant_id, actor=actor, after=after, managers=managers)
-    return NextCase(**found) if found else None
-
-
 def _conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
-    parts, values = [VIEWS[wanted.view]], {}
-    if ":zone" in parts[0]:
-        values["zone"] = wanted.zone
+    parts: list[str] = [VIEWS[wanted.view]]
+    values: dict[str, Any] = {}
+    for name in ("zone", "me"):
+        if f":{name}" in parts[0]:
+            values[name] = getattr(wanted, name)
     for name, condition in _FILTERS.items():
         if value := getattr(wanted, name):
             parts.append(condition)

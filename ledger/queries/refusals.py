@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 from ledger.database import rows
 
 _REFUNDS: Final = """
-    SELECT DISTINCT i.number, i.intent_id, i.case_id, c.number AS case_number, i.amount_minor, i.currency, i.state,
+    SELECT DISTINCT i.number, i.intent_id, i.case_id, c.number AS case_number, i.act, i.amount_minor, i.currency, i.state,
         i.state_at, i.destination_kind, i.destination_brand, i.destination_last4, i.units, i.provider_refund_ref,
-        c.channel, s.name AS approver_name, a.approved_at
+        c.channel, coalesce(s.name, policy_in_words(a.merchant_id, a.approver)) AS approver_name, a.approved_at
     FROM case_items ci
     JOIN cases c ON c.merchant_id = ci.merchant_id AND c.case_id = ci.case_id
     JOIN intents i ON i.merchant_id = ci.merchant_id AND i.case_id = ci.case_id
@@ -18,7 +18,7 @@ _REFUNDS: Final = """
     LEFT JOIN staff s ON s.staff_id = a.staff_id
     WHERE ci.merchant_id = :m AND ci.line_id = ANY(:lines) AND ci.live AND i.state = 'succeeded'
     UNION ALL
-    SELECT DISTINCT NULL::bigint, NULL::uuid, r.case_id, c.number, r.amount_minor, r.currency, 'succeeded', r.refunded_at,
+    SELECT DISTINCT NULL::bigint, NULL::uuid, r.case_id, c.number, 'refund', r.amount_minor, r.currency, 'succeeded', r.refunded_at,
         cp.destination_kind, cp.destination_brand, cp.destination_last4, r.units, r.refund_ref, c.channel, NULL, NULL::timestamptz
     FROM case_items ci
     JOIN cases c ON c.merchant_id = ci.merchant_id AND c.case_id = ci.case_id
@@ -31,10 +31,10 @@ _REFUNDS: Final = """
 
 # What finance found to be paid for these lines by a refund made in the provider's dashboard; its number and intent are NULL.
 _OUTSIDE: Final = """
-    SELECT NULL::bigint AS number, NULL::uuid AS intent_id, a.case_id, c.number AS case_number, sum(a.amount_minor)::bigint
-        AS amount_minor, e.currency, 'succeeded' AS state, e.created_at AS state_at, cp.destination_kind, cp.destination_brand,
-        cp.destination_last4, e.refund_ref AS provider_refund_ref, 'dashboard' AS channel, NULL::text AS approver_name,
-        NULL::timestamptz AS approved_at,
+    SELECT NULL::bigint AS number, NULL::uuid AS intent_id, a.case_id, c.number AS case_number, 'refund' AS act,
+        sum(a.amount_minor)::bigint AS amount_minor, e.currency, 'succeeded' AS state, e.created_at AS state_at,
+        cp.destination_kind, cp.destination_brand, cp.destination_last4, e.refund_ref AS provider_refund_ref,
+        'dashboard' AS channel, NULL::text AS approver_name, NULL::timestamptz AS approved_at,
         (SELECT jsonb_agg(jsonb_build_object('line', l.line_ref, 'from', lower(ci.units), 'to', upper(ci.units))
                 ORDER BY l.position, lower(ci.units))
             FROM case_items ci JOIN order_lines l ON l.merchant_id = ci.merchant_id AND l.line_id = ci.line_id
@@ -59,7 +59,8 @@ def refunds_of_lines(db: Connection, merchant_id: UUID, line_ids: list[UUID]) ->
 
     One made in the provider's dashboard has the channel `dashboard`, the provider's reference, and no number and intent.
 
-    `amount_minor` is the whole refund; `units` names the units of every line it covered. `approver_name` is for pages of
+    `act` is `cancel_payment` for what was never taken and was released. `amount_minor` is
+    the whole refund; `units` names the units of every line it covered. `approver_name` is for pages of
     the merchant's own staff only: an API answer says the desk and the channel (S63). One that was rebuilt after a recovery has
     no `number`, `intent_id` or approver; its reference is the provider's.
     """

@@ -9,21 +9,27 @@ from typing import Any
 from ledger.tables import (
     brakes,
     cases,
+    desks,
+    duplicates,
+    factors,
     intents,
+    kinds,
     orders,
     outside,
     payments,
+    policies,
     reconciliation,
     recovery,
     registry,
     review,
+    teamwork,
     work,
 )
 from ledger.tables.base import metadata
 
 __all__ = [
-    "brakes", "cases", "compared", "intents", "metadata", "orders", "outside", "payments", "reconciliation", "recovery",
-    "registry", "review", "same_default", "work",
+    "brakes", "cases", "compared", "desks", "duplicates", "factors", "intents", "kinds", "metadata", "orders", "outside",
+    "payments", "policies", "reconciliation", "recovery", "registry", "review", "same_default", "teamwork", "work",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Date,
     ForeignKeyConstraint,
     Integer,
     LargeBinary,
@@ -117,6 +118,18 @@ approval_entries = Table(
     ForeignKeyConstraint(["merchant_id", "intent_id"], ["intents.merchant_id", "intents.intent_id"]),
 )
 
+automatic_days = Table(
+    "automatic_days",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("currency", Text, primary_key=True),
+    Column("business_day", Date, primary_key=True),
+    Column("limit_minor", BigInteger, nullable=False),
+    Column("used_count", Integer, nullable=False, server_default=text("0")),
+    Column("used_minor", BigInteger, nullable=False, server_default=text("0")),
+    ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
+)
+
 shadow_sends = Table(
     "shadow_sends",
     metadata,
@@ -127,4 +140,14 @@ shadow_sends = Table(
     Column("amount_minor", BigInteger, nullable=False),
     Column("at", MOMENT, nullable=False, server_default=NOW),
     ForeignKeyConstraint(["merchant_id", "intent_id"], ["outbox.merchant_id", "outbox.intent_id"]),
+)
+
+alarm_endings = Table(
+    "alarm_endings",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("alarm_id", Uuid, primary_key=True),
+    Column("because", Text, nullable=False),
+    Column("at", MOMENT, nullable=False, server_default=NOW),
+    ForeignKeyConstraint(["merchant_id", "alarm_id"], ["alarms.merchant_id", "alarms.alarm_id"]),
 )

@@ -70,6 +70,8 @@ intents = Table(
     Column("provider_reference", Text, nullable=False, server_default=""),
     Column("lock_no", Integer, nullable=False, server_default="0"),
     Column("act", Text, nullable=False, server_default="refund"),
+    Column("computed_minor", BigInteger),
+    Column("override_id", Uuid),
     UniqueConstraint("provider_key"),
     UniqueConstraint("merchant_id", "number"),
     UniqueConstraint("merchant_id", "provider_refund_ref"),
@@ -91,6 +93,10 @@ intents = Table(
     ),
     ForeignKeyConstraint(["merchant_id", "replaces"], ["intents.merchant_id", "intents.intent_id"]),
     ForeignKeyConstraint(
+        ["merchant_id", "override_id", "case_id", "requester"],
+        ["overrides.merchant_id", "overrides.override_id", "overrides.case_id", "overrides.asked_by"],
+    ),
+    ForeignKeyConstraint(
         ["merchant_id", "policy_id", "policy_version"],
         ["policies.merchant_id", "policies.policy_id", "policies.version"],
     ),
@@ -105,7 +111,16 @@ intents = Table(
     Index("intents_of_case", "merchant_id", "case_id"),
     Index("intents_of_order", "merchant_id", "order_id"),
     Index("intents_of_capture", "merchant_id", "capture_id"),
+    Index(
+        "intents_of_asker", "merchant_id", "requester", "created_at", postgresql_where=text("requester LIKE 'staff:%'")
+    ),
     Index("intents_waiting", "merchant_id", "state", "state_at", "intent_id", postgresql_where=text(LIVE)),
+    Index(
+        "intents_exceptional",
+        "merchant_id",
+        "case_id",
+        postgresql_where=text("state = 'proposed' AND route <> 'desk'"),
+    ),
 )
 
 approvals = Table(
@@ -116,7 +131,7 @@ approvals = Table(
     Column("intent_id", Uuid, nullable=False),
     Column("seat", SmallInteger, nullable=False),
     Column("approver", Text, nullable=False),
-    Column("staff_id", Uuid, nullable=False),
+    Column("staff_id", Uuid),
     Column("requester", Text, nullable=False),
     Column("case_opener", Text, nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
@@ -270,4 +285,5 @@ events = Table(
     ),
     Index("proposed_once", "merchant_id", "intent_id", unique=True, postgresql_where=text("from_state = 'new'::text")),
     Index("events_of_intent", "merchant_id", "intent_id", postgresql_where=text("intent_id IS NOT NULL")),
+    Index("events_rejecting", "merchant_id", "event_id", postgresql_where=text("kind = 'case.rejected'::text")),
 )

@@ -100,6 +100,22 @@ order_lines = Table(
     Index("order_lines_of_order", "merchant_id", "order_id", "position"),
 )
 
+order_deliveries = Table(
+    "order_deliveries",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("order_id", Uuid, primary_key=True),
+    Column("line_ref", Text, primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("delivered_at", MOMENT),
+    Column("shipment", Text),
+    Column("stated_at", MOMENT, nullable=False, server_default=NOW),
+    ForeignKeyConstraint(
+        ["merchant_id", "order_id", "line_ref"],
+        ["order_lines.merchant_id", "order_lines.order_id", "order_lines.line_ref"],
+    ),
+)
+
 captures = Table(
     "captures",
     metadata,

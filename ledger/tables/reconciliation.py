@@ -111,6 +111,22 @@ provider_movements = Table(
     Index("provider_movements_of_source", "merchant_id", "provider_account_id", "source_ref"),
 )
 
+provider_disputes = Table(
+    "provider_disputes",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("provider_account_id", Uuid, primary_key=True),
+    Column("dispute_ref", Text, primary_key=True),
+    Column("amount_minor", BigInteger, nullable=False),
+    Column("currency", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("charge_ref", Text, nullable=False),
+    Column("payment_intent_ref", Text, nullable=False),
+    Column("created_at", MOMENT, nullable=False),
+    Column("seen_at", MOMENT, nullable=False, server_default=NOW),
+    ForeignKeyConstraint(["merchant_id", "provider_account_id"], _ACCOUNT),
+)
+
 Sequence("discrepancy_number", start=101, data_type=BigInteger, metadata=metadata)
 
 discrepancies = Table(
@@ -120,7 +136,7 @@ discrepancies = Table(
     Column("discrepancy_id", Uuid, primary_key=True),
     Column("number", BigInteger, nullable=False, server_default=text("nextval('discrepancy_number'::regclass)")),
     Column("provider_account_id", Uuid, nullable=False),
-    Column("run_id", Uuid, nullable=False),
+    Column("run_id", Uuid),
     Column("kind", Text, nullable=False),
     Column("refund_ref", Text, nullable=False),
     Column("intent_id", Uuid),
@@ -131,6 +147,7 @@ discrepancies = Table(
     Column("owner", Text, nullable=False, server_default="finance"),
     Column("dated_at", MOMENT, nullable=False),
     Column("found_at", MOMENT, nullable=False, server_default=NOW),
+    Column("about", Text, nullable=False, server_default="refund"),
     UniqueConstraint("merchant_id", "number"),
     UniqueConstraint(
         "merchant_id", "provider_account_id", "refund_ref", "kind", "occurrence", name="one_row_for_one_finding"

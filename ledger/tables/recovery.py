@@ -1,6 +1,6 @@
 """A database that went back in time: generations, and what must be read again before it is paid."""
 
-from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, Text, Uuid, text
+from sqlalchemy import BigInteger, Column, Date, ForeignKeyConstraint, Index, Integer, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from ledger.tables.base import MOMENT, NOW, metadata
@@ -33,6 +33,8 @@ recovered_refunds = Table(
     Column("reason", Text, nullable=False, server_default=""),
     Column("refunded_at", MOMENT, nullable=False),
     Column("found_at", MOMENT, nullable=False, server_default=NOW),
+    Column("first_engineer", Text),
+    Column("second_engineer", Text),
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
     ForeignKeyConstraint(["generation"], ["recoveries.generation"]),
     ForeignKeyConstraint(["merchant_id", "case_id"], ["cases.merchant_id", "cases.case_id"]),
@@ -49,4 +51,32 @@ void_approvals = Table(
     Column("at", MOMENT, nullable=False, server_default=NOW),
     ForeignKeyConstraint(["merchant_id", "approval_id"], ["approvals.merchant_id", "approvals.approval_id"]),
     ForeignKeyConstraint(["generation"], ["recoveries.generation"]),
+)
+
+recovered_cap_entries = Table(
+    "recovered_cap_entries",
+    metadata,
+    Column("merchant_id", Uuid, primary_key=True),
+    Column("refund_ref", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    Column("currency", Text, nullable=False),
+    Column("business_day", Date, nullable=False),
+    Column("amount_minor", BigInteger, nullable=False),
+    Column("counted_minor", BigInteger, nullable=False, server_default=text("0")),
+    Column("at", MOMENT, nullable=False, server_default=NOW),
+    ForeignKeyConstraint(
+        ["merchant_id", "refund_ref"], ["external_refunds.merchant_id", "external_refunds.refund_ref"]
+    ),
+    Index("recovered_cap_entries_of_day", "merchant_id", "currency", "business_day"),
+)
+
+people_let_in = Table(
+    "people_let_in",
+    metadata,
+    Column("staff_id", Uuid, primary_key=True),
+    Column("at", MOMENT, primary_key=True, server_default=NOW),
+    Column("engineer", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
 )

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB, TSTZRANGE, ExcludeConstraint
+from sqlalchemy.dialects.postgresql import JSONB
 
 from ledger.tables.base import MOMENT, NOW, metadata
 
@@ -150,23 +150,5 @@ idempotency_keys = Table(
     Column("status", SmallInteger, nullable=False),
     Column("answer", JSONB, nullable=False),
     Column("created_at", MOMENT, nullable=False, server_default=NOW),
-    ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
-)
-
-policies = Table(
-    "policies",
-    metadata,
-    Column("merchant_id", Uuid, primary_key=True),
-    Column("policy_id", Text, primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("effective", TSTZRANGE, nullable=False),
-    Column("document", JSONB, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("author", Text, nullable=False),
-    Column("approver", Text, nullable=False),
-    Column("created_at", MOMENT, nullable=False, server_default=NOW),
-    ExcludeConstraint(
-        ("merchant_id", "="), ("policy_id", "="), ("effective", "&&"), name="policies_never_overlap", using="gist"
-    ),
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
 )

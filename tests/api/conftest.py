@@ -1,7 +1,7 @@
 """The web process of a test, and channels that call it. Every refusal has to be a whole problem document."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,11 @@ from werkzeug.test import TestResponse
 
 from ledger.api_tokens import mint, secret_hash
 from tests.api.web import web_app
-from tests.emptied import empty
-from tests.stack import Server, Stack, fresh_stack
+from tests.stack import Stack
 from tests.world import Token, World
 
 _numbers = itertools.count(1)
+_APPS = pytest.StashKey[dict[str, Flask]]()
 
 
 @dataclass
@@ -83,22 +83,13 @@ def add_token(stack: Stack, world: World, channel: str, scopes: tuple[str, ...])
     return Token(made.token_id, made.secret, channel, scopes)
 
 
-@pytest.fixture(scope="module")
-def database(server: Server) -> Iterator[Stack]:
-    with fresh_stack(server) as made:
-        yield made
-
-
 @pytest.fixture
-def stack(database: Stack) -> Iterator[Stack]:
-    """One database a file, emptied after each test."""
-    yield database
-    empty(database)
-
-
-@pytest.fixture(scope="module")
-def app(database: Stack) -> Flask:
-    return web_app(database)
+def app(stack: Stack, request: pytest.FixtureRequest) -> Flask:
+    """One web process for all tests that have this database one after the other."""
+    made = request.config.stash.setdefault(_APPS, {})
+    if stack.name not in made:
+        made[stack.name] = web_app(stack)
+    return made[stack.name]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 from flask import Flask
 from sqlalchemy.exc import OperationalError
@@ -160,14 +161,40 @@ def test_a_process_killed_before_its_commit_leaves_nothing_and_the_repeat_does_i
     nothing_and_then_once(chat, stack, world)
 
 
-def test_a_connection_lost_at_the_commit_is_told_as_not_done_and_the_repeat_does_it(
+def test_a_connection_lost_before_the_commit_is_told_as_not_known_and_the_repeat_does_it(
     chat: Caller, stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
         _die_at_commit(broken, stack)
         lost = chat.open(("TEE", 1), key="k")
         assert (lost.status_code, fact(lost)["code"]) == (503, "try-again")
+        assert "is not known" in fact(lost)["detail"]
     nothing_and_then_once(chat, stack, world)
+
+
+def test_a_connection_lost_after_the_commit_is_told_as_not_known_and_the_repeat_says_what_was_done(
+    chat: Caller, stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = psycopg.Connection.commit
+
+    def and_lose(raw: psycopg.Connection[Any]) -> None:
+        writes = raw.info.user == "onceback_console" and raw.execute(_WROTE).fetchone() != (0,)
+        commit(raw)
+        if writes:
+            raw.close()
+            raise psycopg.OperationalError("the connection is lost")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(psycopg.Connection, "commit", and_lose)
+        lost = chat.open(("TEE", 1), key="k")
+    assert (lost.status_code, "is not known" in fact(lost)["detail"]) == (503, True)
+    assert count(stack.console, world, CASES) == 1
+    again = chat.open(("TEE", 1), key="k")
+    assert (again.status_code, "Idempotent-Replayed" in again.headers) == (201, True)
+    assert count(stack.console, world, CASES) == 1
+
+
+_WROTE = "SELECT count(*) FROM idempotency_keys"
 
 
 def nothing_and_then_once(chat: Caller, stack: Stack, world: World) -> None:
@@ -233,6 +260,7 @@ def test_a_busy_database_is_said_to_be_busy(chat: Caller, monkeypatch: pytest.Mo
     monkeypatch.setattr("console.api.returns.open_return", waiting)
     busy = chat.open()
     assert (busy.status_code, fact(busy)["code"]) == (503, "try-again")
+    assert "was not carried out" in fact(busy)["detail"]
     assert "SELECT" not in busy.get_data(as_text=True)
 
 

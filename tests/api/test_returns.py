@@ -1,5 +1,6 @@
 """DESIGN §2: the same request joins, what is gone is refused with its reason, what is unclear is asked."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -140,6 +141,8 @@ def test_without_proof_a_refusal_counts_units_and_tells_nothing_of_a_refund(
         assert set(told) == {"type", "title", "status", "detail", "code", "what_to_do", "lines"}
         assert set(told["lines"][0]) == {"line", "asked", "bought", "left", "in_open_cases", "refunded"}
         assert not any(known in text for known in ("5800", "58.00", "GBP", "re_", "4242", lamp, tee, "2026-", "R-"))
+        denied: dict[str, Any] = {"conversation": {"reference": "denied", "customer_verified": "not_verified"}}
+        assert set(fact(chat.post("/returns", wish((line, quantity), **denied)))) == set(told)
         full = fact(chat.post("/returns", wish((line, quantity), **proven("known"))))
         assert full["code"] == code
         assert full["lines"][0]["title"]
@@ -287,3 +290,20 @@ def test_goods_for_a_rejected_case_are_refused_in_words(
         reject(db, world.merchant_id, case_id(stack, world, case), world.priya.actor, "outside_window")
     refused = warehouse.post("/receipts", {"case": case, "lines": [{"line": "TEE", "received": 1}]})
     assert (refused.status_code, fact(refused)["code"]) == (409, "wrong-state")
+
+
+def test_a_channel_says_when_the_customer_said_it(chat: Caller, stack: Stack, world: World) -> None:
+    at = (datetime.now(UTC) - timedelta(days=3)).isoformat()
+    assert chat.open(("TEE", 1), statement_sent_at=at).status_code == 201
+    kept = "SELECT count(*) FROM cases WHERE merchant_id = :m AND stated_at = CAST(:at AS timestamptz)"
+    assert count(stack.console, world, kept, at=at) == 1
+
+
+@pytest.mark.parametrize("at", ["yesterday", "2026-13-01T00:00:00Z", "2031-01-01T00:00:00", "2199-01-01T00:00:00Z"])
+def test_a_time_that_is_none_or_to_come_is_refused_by_its_name(
+    chat: Caller, stack: Stack, world: World, at: str
+) -> None:
+    answer = chat.open(("TEE", 1), statement_sent_at=at)
+    assert answer.status_code == 422
+    assert "statement_sent_at" in str(fact(answer))
+    assert count(stack.console, world, "SELECT count(*) FROM cases WHERE merchant_id = :m") == 0

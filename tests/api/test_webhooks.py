@@ -88,6 +88,20 @@ def test_a_signed_event_is_kept_as_a_hint_without_its_body(app: Flask, stack: St
     assert "Ilse" not in str(row)
 
 
+@pytest.mark.parametrize("configured", [{}, {"harbour": ()}])
+@pytest.mark.parametrize("secret", ["", " ", "whsec_", "whsec_harbour_new"])
+def test_a_shop_without_a_secret_takes_no_event_signed_with_nothing(
+    app: Flask, stack: Stack, configured: dict[str, tuple[str, ...]], secret: str
+) -> None:
+    """B137, beside a process that does not start with an empty one. Where the shop has that secret it is taken (control)."""
+    content = event()
+    without = web_app(stack, webhook_secrets={slug: tuple(map(SecretStr, texts)) for slug, texts in configured.items()})
+    assert refused(send(without, content, signed(content, secret)))
+    assert kept(stack) == []
+    assert send(app, content, signed(content, "whsec_harbour_new")).status_code == 200
+    assert len(kept(stack)) == 1
+
+
 def test_a_replayed_event_is_one_row_and_still_accepted(app: Flask, stack: Stack) -> None:
     content = event()
     assert [send(app, content, signed(content, at=time.time() - n)).status_code for n in range(3)] == [200, 200, 200]

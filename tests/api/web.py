@@ -9,6 +9,7 @@ from werkzeug.test import TestResponse
 from app import create_app
 from ledger.seals import new_key
 from settings import Settings
+from tests.compiled import keep_compiled
 from tests.stack import Stack
 
 ORIGIN = "http://127.0.0.1:8000"
@@ -27,7 +28,7 @@ def web_app(stack: Stack, **changes: Any) -> Flask:
     """The application on a test's own database."""
     usual = {"environment": "test", "database_url": stack.console_url, "public_origin": ORIGIN, "web_pool_size": 4,
              "cookie_key": COOKIE_KEY, "seal_key": new_key("seal-1")}  # fmt: skip
-    app = create_app(Settings(**{**usual, **changes}))
+    app = keep_compiled(create_app(Settings(**{**usual, **changes})))
     app.test_client_class = Client
     app.config["ORIGIN_OF_TEST"] = changes.get("public_origin", ORIGIN)
     return app

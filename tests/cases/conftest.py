@@ -11,27 +11,21 @@ import pytest
 from pydantic import SecretStr
 from werkzeug.serving import make_server
 
-from sandbox.client import Running, running
+from sandbox.client import Running
 from tests.api.web import web_app
 from tests.cases.desk import HOOK_SECRET, Desk
-from tests.emptied import empty
+from tests.emptied import Lender, empty
 from tests.refunds import worker_at
-from tests.stack import Server, Stack, fresh_stack
+from tests.stack import Stack
 from tests.world import World, build_world, usual_policy
 
 CAPS = dict.fromkeys(("EUR", "GBP", "INR", "PLN", "USD"), 1_000_000_00)
 
 
 @pytest.fixture(scope="session")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("provider") / "provider.sqlite") as process:
-        yield process
-
-
-@pytest.fixture(scope="session")
-def database(server: Server) -> Iterator[Stack]:
-    with fresh_stack(server) as made:
-        yield made
+def database(lender: Lender) -> Iterator[Stack]:
+    with lender.lend() as lent:
+        yield lent
 
 
 @pytest.fixture(scope="session")
@@ -53,12 +47,6 @@ def hook_url(database: Stack) -> Iterator[str]:
 def stack(database: Stack) -> Iterator[Stack]:
     yield database
     empty(database)
-
-
-@pytest.fixture
-def sandbox(provider: Running) -> Running:
-    provider.reset()
-    return provider
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_more_refunds_than_a_page_and_a_run_hold_are_all_found_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nine refunds of one payment, by pages of two and two pages a run; more are made while they are read."""
-    monkeypatch.setattr("jobs.stripe_account_pages.PAGE", 2)
+    monkeypatch.setattr("jobs.stripe_lists.PAGE", 2)
     monkeypatch.setattr("jobs.account_lists.MOST_PAGES", 2)
     sale = desk.sold(90_00)
     for _ in range(8):

@@ -3,8 +3,9 @@ not sent at all."""
 
 import pytest
 
+from ledger.errors import WrongState
 from tests.cases.desk import Desk
-from tests.cases.sale import Payment, Refund
+from tests.cases.sale import Books, Payment, Refund
 from tests.refunds import as_administrator
 
 
@@ -182,6 +183,41 @@ def test_a_question_of_the_bank_takes_no_money_and_holds_the_refund_for_a_person
     assert desk.send() == {"claimed": 1, "confirmed": 1}
     for sale in sales:
         desk.ends(sale, refunds=1, refunded=19_00, left=60_00 - 19_00)
+
+
+@pytest.mark.parametrize("found", ["hook", "poll", "send"])
+def test_a_question_that_was_ruled_on_and_becomes_a_dispute_of_the_same_id_holds_the_refund_after_all(
+    desk: Desk, found: str
+) -> None:
+    """19.00 of 60.00, and Farah ruled that it goes. Before it leaves the bank takes all 60.00: the ruling was about a question."""
+    if found == "hook":
+        desk.listen()
+    sale = desk.sold(19_00, 41_00)
+    one = desk.approved(sale, ("L1", 1))
+    asked = desk.sandbox.open_dispute(sale.payment.payment_intent, inquiry=True)["id"]
+    assert desk.find() == {"disputes": 1}
+    desk.rules(asked)
+    assert (desk.state(one), desk.books(sale)) == ("approved", Books(41_00, 19_00, 0))
+    desk.sandbox.escalate_dispute(asked)
+    if found == "hook":
+        desk.told()
+        assert desk.hear()["moved"] == 1
+    elif found == "poll":
+        assert desk.find() == {"disputes": 1}
+    else:
+        as_administrator(desk.stack, "UPDATE account_readings SET read_at = NULL")
+    assert desk.send() == ({"disputes": 1} if found == "send" else {})
+    assert (desk.state(one), desk.reason(one), desk.calls()) == ("held", "disputed", [])
+    # All that nobody was promised is the bank's; the 19.00 follow when the refund is called back.
+    desk.ends(sale, refunds=0, refunded=0, left=0, reserved=19_00, held=19_00, disputed=41_00)
+    with pytest.raises(WrongState, match="Only an open question"):
+        desk.rules(asked)
+    desk.withdraw(one, "disputed")
+    desk.find()
+    desk.ends(sale, refunds=0, refunded=0, left=0, disputed=60_00)
+    desk.sandbox.close_dispute(asked, "won")
+    assert desk.find()["disputes"] == 1
+    desk.ends(sale, refunds=0, refunded=0, left=60_00)
 
 
 def test_control_without_the_look_before_sending_a_refund_goes_out_beside_the_banks_question(

@@ -8,16 +8,17 @@ import pytest
 from sqlalchemy import Connection
 
 from ledger.database import transaction
-from tests.stack import Server, Stack, fresh_stack
+from tests.emptied import Lender
+from tests.stack import Stack
 from tests.world import World, build_world
 
 As = Callable[..., AbstractContextManager[Connection]]
 
 
 @pytest.fixture(scope="module")
-def shared(server: Server) -> Iterator[Stack]:
-    with fresh_stack(server) as made:
-        yield made
+def shared(lender: Lender) -> Iterator[Stack]:
+    with lender.lend() as lent:
+        yield lent
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ledger.database import run, transaction
+from ledger.database import first, run, transaction
 from ledger.ids import uuid7
 from tests.database import rows as put
 from tests.orders import TEE, sha256
@@ -27,6 +27,9 @@ def fill(stack: Stack, world: World) -> None:
         _of_a_run(db, world)
         _of_outside(db, world, intents["succeeded"])
         _of_the_brakes(db, world)
+        _of_the_kinds(db, world)
+        _of_a_policy(db, world)
+        _of_the_desks(db, world)
         run(
             db, "INSERT INTO shadow_sends (merchant_id, intent_id, request_digest, currency, amount_minor)"
             " VALUES (:m, :i, :digest, 'GBP', 100)", m=world.merchant_id, i=intents["held"].intent_id,
@@ -49,7 +52,71 @@ def fill(stack: Stack, world: World) -> None:
             " VALUES (:m, :id, :o, '{}', :digest)",
             m=world.merchant_id, id=uuid7(), o=world.order.order_id, digest=sha256(b"other facts"),
         )  # fmt: skip
+        run(
+            db, "INSERT INTO order_deliveries (merchant_id, order_id, line_ref, n, delivered_at) VALUES (:m, :o, :line, 1, now())",
+            m=world.merchant_id, o=world.order.order_id, line=TEE,
+        )  # fmt: skip
+        run(
+            db, "INSERT INTO automatic_days (merchant_id, currency, business_day, limit_minor)"
+            " VALUES (:m, 'GBP', '2026-01-01', 100)", m=world.merchant_id,
+        )  # fmt: skip
+        _of_charges(db, world)
+        _of_the_factors(db, world, intents["succeeded"])
         _of_a_recovery(db, world, intents["succeeded"])
+
+
+def _of_charges(db: Connection, world: World) -> None:
+    """A case about charges that was read and found to be none."""
+    names = {
+        "m": world.merchant_id,
+        "c": uuid7(),
+        "o": world.order.order_id,
+        "who": world.chat.actor,
+        "r": uuid7(),
+        "id": uuid7(),
+    }
+    run(
+        db, "INSERT INTO cases (merchant_id, case_id, order_id, kind, reason, opened_by, channel, due_at, stage, currency)"
+        " VALUES (:m, :c, :o, 'duplicate_charge', 'other', :who, 'chat', now(), 'nothing_due', 'GBP')", **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO charge_claims (merchant_id, claim_id, case_id, order_id, capture_id) VALUES (:m, :id, :c, :o, :capture)",
+        capture=world.order.captures["card"], **names,
+    )  # fmt: skip
+    run(
+        db,
+        "INSERT INTO charge_readings (merchant_id, reading_id, case_id, asked_by) VALUES (:m, :r, :c, :who)",
+        **names,
+    )
+    run(
+        db, "INSERT INTO charge_findings (merchant_id, finding_id, case_id, n, reading_id, finding, reason, inputs, record, digest)"
+        " VALUES (:m, :id, :c, 1, :r, 'none', 'one_charge', '{}', '{}', :digest)", digest=sha256(b"inputs"), **names,
+    )  # fmt: skip
+
+
+def _of_the_factors(db: Connection, world: World, intent: put.Intent) -> None:
+    """An approval by passkey, and a person whose factors two admins are to reset."""
+    row = first(
+        db, "SELECT approval_id, staff_id, fingerprint FROM approvals WHERE merchant_id = :m AND intent_id = :i AND seat = 1",
+        m=world.merchant_id, i=intent.intent_id,
+    )  # fmt: skip
+    assert row is not None
+    names = {"m": world.merchant_id, "n": intent.intent_id.bytes * 2, "s": row["staff_id"], "key": bytes(32)}
+    run(
+        db, "INSERT INTO approval_challenges (merchant_id, nonce, staff_id, session_hash, intent_id, act, fingerprint, earlier)"
+        " VALUES (:m, :n, :s, :key, :i, 'approve:1', :f, '')", i=intent.intent_id, f=row["fingerprint"], **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO approval_assertions (merchant_id, approval_id, nonce, staff_id, credential_id, act, earlier, client_data,"
+        " authenticator_data, signature, counter_before, counter_after)"
+        " VALUES (:m, :a, :n, :s, :key, 'approve:1', '', :key, :data, :key, 0, 1)",
+        a=row["approval_id"], data=bytes(37), **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO factor_resets (merchant_id, reset_id, staff_id, reason, lost_since, asked_by)"
+        " VALUES (:m, :id, :who, 'lost the phone', now(), :by)",
+        m=world.merchant_id, id=uuid7(), who=world.priya.staff_id, by=world.ada.staff_id,
+    )  # fmt: skip
 
 
 def _of_a_recovery(db: Connection, world: World, paid: put.Intent) -> None:
@@ -57,11 +124,25 @@ def _of_a_recovery(db: Connection, world: World, paid: put.Intent) -> None:
         db, "INSERT INTO recoveries (generation, first_engineer, second_engineer, backup_at, started_at)"
         " VALUES (2, 'Ute', 'Ravi', '2020-01-01', '2020-01-01') ON CONFLICT DO NOTHING",
     )  # fmt: skip
+    run(
+        db, "INSERT INTO people_let_in (staff_id, engineer, reason, generation) VALUES (:s, 'Ute', 'still here', 2)",
+        s=world.ada.staff_id,
+    )  # fmt: skip
     run(db, "UPDATE deployment SET generation = 2 WHERE generation = 1")
     run(db, "UPDATE captures SET verified_generation = 2 WHERE merchant_id = :m", m=world.merchant_id)
     run(
         db, "INSERT INTO recovered_refunds (merchant_id, refund_ref, outcome, generation, amount_minor, currency, refunded_at)"
         " VALUES (:m, 're_lost', 'by_hand', 2, 100, 'GBP', now())", m=world.merchant_id,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO external_refunds (merchant_id, refund_ref, provider_account_id, charge_ref, payment_intent_ref,"
+        " amount_minor, currency, created_at, kind, found_by) VALUES (:m, 're_lost', :a, 'ch_lost', 'pi_lost', 100, 'GBP',"
+        " now(), 'recovered', 'poll')", m=world.merchant_id, a=world.provider_account_id,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO recovered_cap_entries (merchant_id, refund_ref, step, currency, business_day, amount_minor)"
+        " SELECT :m, 're_lost', 'reserve', 'GBP', (now() AT TIME ZONE zone)::date, 100 FROM merchants WHERE id = :m",
+        m=world.merchant_id,
     )  # fmt: skip
     run(
         db, "INSERT INTO void_approvals (merchant_id, approval_id, generation) SELECT merchant_id, approval_id, 2"
@@ -87,6 +168,10 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
         " VALUES (:m, :id, :c, 1, 'announced', :line, 1, 'chat', :who)", **names,
     )  # fmt: skip
     run(
+        db, "INSERT INTO parcels (merchant_id, parcel_id, case_id, tracking, sent_at, proof, our_label, channel, actor)"
+        " VALUES (:m, :id, :c, 'JD014', now(), 'carrier', true, 'chat', :who)", **names,
+    )  # fmt: skip
+    run(
         db, "INSERT INTO photos (merchant_id, photo_id, case_id, caption, content_type, sha256, original_sha256, content,"
         " actor) VALUES (:m, :id, :c, 'the seam', 'image/png', :digest, :digest, 'x', :who)",
         digest=sha256(b"x"), **names,
@@ -95,6 +180,16 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
         db, "INSERT INTO notes (merchant_id, note_id, case_id, staff_id, text) VALUES (:m, :id, :c, :staff, 'seen')",
         staff=world.priya.staff_id, **names,
     )  # fmt: skip
+    for statement in _TEAM.split(";"):
+        run(db, statement, priya=world.priya.staff_id, tobias=world.tobias.staff_id, **names)
+
+
+_TEAM = """
+    INSERT INTO case_leases (merchant_id, case_id, staff_id, until) VALUES (:m, :c, :priya, now() + interval '1 hour');
+    INSERT INTO case_presence (merchant_id, case_id, staff_id, doing) VALUES (:m, :c, :tobias, 'looking');
+    INSERT INTO case_tags (merchant_id, case_id, tag, staff_id) VALUES (:m, :c, 'fragile', :priya);
+    INSERT INTO mentions (merchant_id, note_id, staff_id, case_id) VALUES (:m, :id, :tobias, :c)
+"""
 
 
 def _forms_of_payment(db: Connection, world: World) -> None:
@@ -116,6 +211,36 @@ def _forms_of_payment(db: Connection, world: World) -> None:
     )  # fmt: skip
 
 
+def _of_a_policy(db: Connection, world: World) -> None:
+    """A draft that another manager turned down."""
+    names = {"m": world.merchant_id, "id": uuid7(), "mara": world.mara.staff_id}
+    run(
+        db, "INSERT INTO policy_drafts (merchant_id, draft_id, policy_id, version, document, digest, raises, staff_id, note)"
+        " VALUES (:m, :id, 'summer', 1, '{}', :digest, false, :mara, 'the sale')", digest=sha256(b"{}"), **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO policy_answers (merchant_id, draft_id, answer, drafted_by, staff_id, raises, note)"
+        " VALUES (:m, :id, 'turned_down', :mara, :jonas, false, 'not now')", jonas=world.jonas.staff_id, **names,
+    )  # fmt: skip
+
+
+def _of_the_desks(db: Connection, world: World) -> None:
+    """A file that finance took out, and an act that was refused."""
+    names = {"m": world.merchant_id, "id": uuid7()}
+    run(
+        db, "INSERT INTO exports (merchant_id, export_id, what, filter, reason, staff_id)"
+        " VALUES (:m, :id, 'refunds', '{}', 'month end', :farah)", farah=world.farah.staff_id, **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO export_ends (merchant_id, export_id, rows, sha256) VALUES (:m, :id, 0, :digest)",
+        digest=sha256(b""), **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO refused_acts (merchant_id, refusal_id, kind, actor) VALUES (:m, :id, 'stale', :actor)",
+        actor=world.priya.actor, **names,
+    )  # fmt: skip
+
+
 def _of_the_brakes(db: Connection, world: World) -> None:
     """A brake that one person pulled, another's ask to start again that was refused, and an alarm that was closed."""
     names = {"m": world.merchant_id, "id": uuid7(), "alarm": uuid7(), "who": world.jonas.staff_id}
@@ -133,8 +258,40 @@ def _of_the_brakes(db: Connection, world: World) -> None:
     )  # fmt: skip
     run(db, "INSERT INTO alarms (merchant_id, alarm_id, kind, text) VALUES (:m, :alarm, 'test', 'look')", **names)
     run(
+        db, "INSERT INTO alarms (merchant_id, alarm_id, kind, text) VALUES (:m, :other, 'test', 'read again')",
+        other=names["id"], **names,
+    )  # fmt: skip
+    run(db, "INSERT INTO alarm_endings (merchant_id, alarm_id, because) VALUES (:m, :id, 'it is over')", **names)
+    run(
         db, "INSERT INTO alarm_closings (merchant_id, alarm_id, staff_id, did) VALUES (:m, :alarm, :who, 'looked')",
         **names,
+    )  # fmt: skip
+
+
+def _of_the_kinds(db: Connection, world: World) -> None:
+    """Goodwill that is asked for, an exchange, and an amount other than computed."""
+    kept, back = put.open_case(db, world), put.open_case(db, world)
+    asked = put.derive(db, world, back, 100)
+    names = {"m": world.merchant_id, "c": kept, "o": world.order.order_id, "who": world.priya.actor, "b": back}
+    run(db, "UPDATE cases SET kind = 'goodwill' WHERE merchant_id = :m AND case_id = :c", **names)
+    run(
+        db, "INSERT INTO case_asks (merchant_id, case_id, kind, order_id, line_id, line_quantity, minor, entry, asked_by)"
+        " SELECT :m, :c, 'goodwill', :o, line_id, quantity, 5, 'gross', :who FROM order_lines WHERE merchant_id = :m"
+        " AND line_id = :line", line=world.order.lines[TEE], **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO overrides (merchant_id, override_id, case_id, n, entitlement_id, computed_minor, minor, reason, note,"
+        " asked_by) VALUES (:m, :id, :b, 1, :e, 100, 90, 'other', 'agreed', :who)", id=uuid7(), e=asked, **names,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO policies (merchant_id, policy_id, version, effective, document, digest, author, approver)"
+        " SELECT :m, policy_id, 99, tstzrange('1990-01-01', '1990-01-02'), '{\"exchange\": {\"allowed\": true}}', digest,"
+        " 'Ute', 'Ravi' FROM policies WHERE merchant_id = :m AND policy_id = :p AND version = 1", p=world.policy_id, **names,
+    )  # fmt: skip
+    put.hold_units(db, world, back, "[2,3)")
+    run(
+        db, "INSERT INTO exchanges (merchant_id, case_id, wish, in_stock, policy_id, policy_version, recorded_by)"
+        " VALUES (:m, :b, 'a medium', true, :p, 99, :who)", p=world.policy_id, **names,
     )  # fmt: skip
 
 
@@ -191,6 +348,8 @@ _RUN = """
         VALUES (:m, :a, 're_run', 1, 'GBP', 'succeeded', '', '', '', '', now());
     INSERT INTO provider_movements (merchant_id, provider_account_id, movement_ref, kind, source_ref, amount_minor,
         currency, converted, created_at) VALUES (:m, :a, 'txn_run', 'refund', 're_run', 1, 'GBP', false, now());
+    INSERT INTO provider_disputes (merchant_id, provider_account_id, dispute_ref, amount_minor, currency, status, charge_ref,
+        payment_intent_ref, created_at) VALUES (:m, :a, 'dp_run', 1, 'GBP', 'won', '', '', now());
     INSERT INTO discrepancies (merchant_id, discrepancy_id, provider_account_id, run_id, kind, refund_ref, occurrence, ours,
         theirs, dated_at) VALUES (:m, :d, :a, :r, 'missing_here', 're_run', 1, '{}', '{}', now());
     INSERT INTO reconciliation_findings (merchant_id, run_id, discrepancy_id, part, source_ref, currency, difference_minor)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from ledger.canonical import digest
 from ledger.database import first, rows, run, scalar
 from ledger.ids import uuid7
 from tests.orders import TEE, Order, sha256
@@ -78,17 +79,39 @@ def hold_units(
     return item_id
 
 
+# What a record is bound to that was derived from empty documents.
+BOUND = {
+    "allocation": digest({}, "allocation@1"), "evidence": digest({}, "evidence@1"), "priors": digest({}, "priors@1"),
+    "terms": "none",
+}  # fmt: skip
+
+
+def source(db: Connection, world: World) -> bytes:
+    """An empty allocation to have derived from; its digest."""
+    made = bytes.fromhex(BOUND["allocation"].removeprefix("sha256:"))
+    run(db, "INSERT INTO entitlement_sources (merchant_id, digest, tag, document) VALUES (:m, :digest, 'allocation@1', '{}')"
+        " ON CONFLICT DO NOTHING", m=world.merchant_id, digest=made)  # fmt: skip
+    return made
+
+
 def derive(db: Connection, world: World, case_id: UUID, payable_minor: int, currency: str = "GBP") -> UUID:
-    """The next entitlement of a case."""
+    """The next entitlement of a case, of one line that its one payment covers."""
     entitlement_id = uuid7()
+    record = {
+        "lines": [{"minor": payable_minor, "tax": {"minor": 0}}], "subtotals": {"goods": payable_minor}, "tax": 0,
+        "claimed": {"TEE": payable_minor}, "total": payable_minor, "draws": [{"order_minor": payable_minor}],
+        "bound": BOUND,
+    }  # fmt: skip
     n = scalar(db, "SELECT count(*) + 1 FROM entitlements WHERE merchant_id = :m AND case_id = :c",
                m=world.merchant_id, c=case_id)  # fmt: skip
     run(
         db, "INSERT INTO entitlements (merchant_id, entitlement_id, case_id, n, policy_id, policy_version,"
-        " evidence_digest, outcome, currency, total_minor, tax_minor, payable_minor, record, digest)"
-        " VALUES (:m, :e, :c, :n, :policy, 1, :evidence, 'payable', :currency, :minor, 0, :minor, '{}', :digest)",
+        " evidence_digest, outcome, currency, total_minor, tax_minor, payable_minor, record, digest, allocation_digest, evidence,"
+        " priors) VALUES (:m, :e, :c, :n, :policy, 1, :evidence, 'payable', :currency, :minor, 0, :minor, CAST(:record AS jsonb),"
+        " :digest, :allocation, '{}', '{}')",
         m=world.merchant_id, e=entitlement_id, c=case_id, n=n, policy=world.policy_id, evidence=sha256(b"evidence"),
-        currency=currency, minor=payable_minor, digest=sha256(b"entitlement"),
+        currency=currency, minor=payable_minor, record=json.dumps(record), digest=sha256(b"entitlement"),
+        allocation=source(db, world),
     )  # fmt: skip
     return entitlement_id
 
@@ -102,9 +125,13 @@ def propose(
     requester: str | None = None,
     order: Order | None = None,
     capture_id: UUID | None = None,
+    owed_minor: int = 0,
     **other: Any,
 ) -> Intent:
-    """A proposed intent on the order's card, or another capture, with its entitlement. `other` replaces columns by name."""
+    """A proposed intent on the order's card, or another capture, with its entitlement of as much or of `owed_minor` in all.
+
+    `other` replaces columns by name.
+    """
     order = order or world.order
     opener = scalar(db, "SELECT opened_by FROM cases WHERE merchant_id = :m AND case_id = :c",
                     m=world.merchant_id, c=case_id)  # fmt: skip
@@ -123,7 +150,7 @@ def propose(
     }  # fmt: skip
     values.setdefault("entitlement_id", None)
     if values["entitlement_id"] is None:
-        values["entitlement_id"] = derive(db, world, case_id, amount_minor, capture["currency"])
+        values["entitlement_id"] = derive(db, world, case_id, owed_minor or amount_minor, capture["currency"])
     names = ", ".join(values)
     places = ", ".join(f"CAST(:{name} AS jsonb)" if name == "units" else f":{name}" for name in values)
     run(db, f"INSERT INTO intents ({names}) VALUES ({places})", **values)  # noqa: S608 - names of this function

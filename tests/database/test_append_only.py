@@ -12,12 +12,17 @@ from tests.stack import CONSOLE, OWNER, WORKER, Server, Stack, fresh_stack, with
 from tests.world import World, build_world
 
 JOURNALS = (
-    "alarm_closings", "approval_entries", "approvals", "attempt_results", "attempts", "brake_answers", "brake_asks",
-    "brake_pulls", "cap_entries", "capture_facts", "conversations", "discrepancies", "discrepancy_acts",
-    "dispute_rulings", "dispute_states", "entitlements", "events", "evidence", "external_allocations",
-    "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims", "listed_refunds", "looks",
-    "manual_settlements", "notes", "order_conflicts", "photos", "policies", "provider_lists", "reconciliation_findings",
-    "recovered_refunds", "self_checks", "settlement_decisions", "settlement_results", "settlements", "shadow_sends",
+    "alarm_closings", "alarm_endings", "approval_assertions", "approval_entries", "approvals", "attempt_results", "attempts",
+    "brake_answers", "brake_asks", "brake_pulls", "cap_entries", "capture_facts", "charge_findings", "conversations",
+    "discrepancies", "discrepancy_acts",
+    "dispute_rulings", "dispute_states", "entitlement_sources", "entitlements", "events", "evidence", "external_allocations",
+    "exchanges", "export_ends", "exports", "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims",
+    "listed_refunds", "looks",
+    "manual_settlements", "notes", "order_conflicts", "order_deliveries", "overrides", "parcels", "people_let_in", "photos",
+    "policies", "policy_answers", "policy_drafts", "provider_lists",
+    "reconciliation_findings",
+    "recovered_cap_entries", "recovered_refunds", "refused_acts",
+    "self_checks", "settlement_decisions", "settlement_results", "settlements", "shadow_sends",
     "transfers", "void_approvals",
 )  # fmt: skip
 VERBS = {"change": "UPDATE {0} SET {1} = {1}", "remove": "DELETE FROM {0}", "empty": "TRUNCATE {0} CASCADE"}
@@ -37,7 +42,8 @@ def harbour(shared: Stack) -> World:
 
 
 def _verb(verb: str, table: str) -> str:
-    return VERBS[verb].format(table, "from_state" if table == "intent_transitions" else "merchant_id")
+    column = {"intent_transitions": "from_state", "people_let_in": "reason"}.get(table, "merchant_id")
+    return VERBS[verb].format(table, column)
 
 
 def test_the_list_is_that_of_the_database(shared: Stack) -> None:

@@ -45,7 +45,7 @@ def test_a_person_written_in_capitals_is_refused_not_taken_for_another(db: Conne
 def test_an_approver_is_the_person_of_the_row(db: Connection, harbour: World) -> None:
     intent = put.propose(db, harbour, put.open_case(db, harbour), requester=harbour.jonas.actor)
 
-    with pytest.raises(IntegrityError, match="approvals_check"):
+    with pytest.raises(IntegrityError, match="a_persons_or_a_policys"):
         put.sign(db, intent, harbour.jonas, approver=harbour.mara.actor)
 
 

@@ -13,13 +13,15 @@ from ledger import approvals
 from ledger.approvals import Decision
 from ledger.caps import release_held
 from ledger.database import transaction
+from ledger.errors import LimitReached
 from ledger.queries.caps import business_day
 from ledger.reconciliation import record_absent
 from ledger.settlement import NotAccepted, Unknown
 from tests import lives
+from tests.orders import Line
 from tests.refunds import as_administrator
 from tests.stack import ROLES, Server, Stack, fresh_stack
-from tests.world import World, add_order, build_world
+from tests.world import World, add_order, build_world, usual_policy
 
 SECOND = timedelta(seconds=1)
 # Zone, the business day on which its clocks change, and the instants at which that day begins and ends. What the rules of
@@ -215,3 +217,97 @@ def test_an_approval_is_good_for_24_hours_whatever_the_refund_is_in(
             assert record_absent(db, world.merchant_id, one.intent_id, lives.WORKER, lives.verifier(), 0) is None
     expected = {"approved": "held", "submitting": "unknown", "unknown": "needs_review"}[state]
     assert lives.state(clocked, world, one.intent_id) == expected
+
+
+def limited(clocked: Stack, slug: str, zone: str) -> World:
+    """A desk of which each person approves ten an hour and two a day."""
+    windows = {"hour": {"count": 10, "minor": 1000_00}, "day": {"count": 2, "minor": 1000_00}}
+    return build_world(
+        clocked, slug, zone=zone, policy=usual_policy(f"{slug}-usual") | {"limits": {"desk": {"GBP": windows}}}
+    )
+
+
+@pytest.mark.parametrize(("zone", "day", "begins", "ends", "hours"), [*DAYS, ORDINARY])
+def test_the_day_of_a_person_is_counted_between_the_midnights_of_the_merchants_zone(
+    clocked: Stack, set_clock: Clock, zone: str, day: str, begins: str, ends: str, hours: int
+) -> None:
+    """What Priya approves in other hours of the day counts; what she approved a second before it began does not."""
+    set_clock(instant(begins) - SECOND)
+    world = limited(clocked, f"person-{zone.rpartition('/')[2].lower().replace('_', '-')}-{day}", zone)
+    assert approve(clocked, world, 1).state == "approved"
+    set_clock(instant(begins))
+    assert approve(clocked, world, 2).state == "approved"
+    set_clock(instant(begins) + timedelta(hours=hours - 3))
+    assert approve(clocked, world, 3).state == "approved"
+    set_clock(instant(ends) - SECOND)
+    with pytest.raises(LimitReached):
+        approve(clocked, world, 4)
+    set_clock(instant(ends))
+    assert approve(clocked, world, 5).state == "approved"
+
+
+def test_the_sum_of_a_persons_day_goes_on_when_the_hour_is_over(clocked: Stack, set_clock: Clock) -> None:
+    begins = instant(ORDINARY[2])
+    set_clock(begins)
+    windows = {"hour": {"count": 10, "minor": 30_00}, "day": {"count": 10, "minor": 50_00}}
+    world = build_world(
+        clocked, "sum-of-a-day", policy=usual_policy("sum-of-a-day-usual") | {"limits": {"desk": {"GBP": windows}}}
+    )
+    # 24.90 each: one an hour, two a day.
+    for hour in (0, 1):
+        set_clock(begins + timedelta(hours=hour))
+        assert approve(clocked, world, 2 * hour).state == "approved"
+        with pytest.raises(LimitReached):
+            approve(clocked, world, 2 * hour + 1)
+    set_clock(begins + timedelta(hours=2))
+    with pytest.raises(LimitReached):
+        approve(clocked, world, 4)
+
+
+def paid_in(stack: Stack, world: World, currency: str, number: int, minor: int) -> Decision:
+    """Approved by a manager: a desk person's limits are in one currency."""
+    order = add_order(stack, world, f"{currency}-{number}", currency=currency, lines=(Line("TEE", 1, minor),))
+    intent = lives.propose(stack, world, (("TEE", 1),), order=order, reference=f"{currency}-{number}")
+    return lives.approve_as(stack, world, world.mara, intent["intent_id"])
+
+
+def states(stack: Stack, world: World) -> dict[str, str]:
+    rows = as_administrator(
+        stack, "SELECT o.external_ref AS ref, i.state FROM intents i JOIN orders o USING (merchant_id, order_id)"
+        " WHERE i.merchant_id = %s", world.merchant_id,
+    )  # fmt: skip
+    return {row["ref"]: row["state"] for row in rows}
+
+
+def test_a_currency_whose_day_is_full_does_not_hold_back_the_others(clocked: Stack, set_clock: Clock) -> None:
+    set_clock(instant(ORDINARY[2]))
+    world = build_world(clocked, "two-currencies", cap_minor={"GBP": 30_00, "EUR": 30_00})
+    for number in (1, 2):
+        for currency in ("GBP", "EUR"):
+            paid_in(clocked, world, currency, number, 24_00)
+            set_clock(instant(ORDINARY[2]) + timedelta(minutes=number))
+    assert states(clocked, world) == {"GBP-1": "approved", "EUR-1": "approved", "GBP-2": "held", "EUR-2": "held"}
+    as_administrator(
+        clocked, "UPDATE cap_days SET limit_minor = 6000 WHERE merchant_id = %s AND currency = 'EUR'", world.merchant_id
+    )
+    with transaction(clocked.worker, world.merchant_id) as db:
+        assert release_held(db, world.merchant_id)
+        assert not release_held(db, world.merchant_id)
+    assert states(clocked, world) == {"GBP-1": "approved", "EUR-1": "approved", "GBP-2": "held", "EUR-2": "approved"}
+
+
+def test_one_above_the_whole_cap_of_a_day_waits_for_a_raise_and_lets_those_behind_it_pass(
+    clocked: Stack, set_clock: Clock
+) -> None:
+    set_clock(instant(ORDINARY[2]))
+    world = build_world(clocked, "above-the-day", cap_minor={"GBP": 30_00})
+    for number, minor in enumerate((31_00, 24_00, 23_00, 22_00)):
+        set_clock(instant(ORDINARY[2]) + timedelta(minutes=number))
+        paid_in(clocked, world, "GBP", number, minor)
+    assert states(clocked, world) == {"GBP-0": "held", "GBP-1": "approved", "GBP-2": "held", "GBP-3": "held"}
+    set_clock(instant(ORDINARY[3]))
+    with transaction(clocked.worker, world.merchant_id) as db:
+        assert release_held(db, world.merchant_id)
+        assert not release_held(db, world.merchant_id)
+    # The older of the two that fit; the other has its own day.
+    assert states(clocked, world) == {"GBP-0": "held", "GBP-1": "approved", "GBP-2": "approved", "GBP-3": "held"}

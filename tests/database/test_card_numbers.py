@@ -8,10 +8,12 @@ from ledger.brakes import ask_release, pull
 from ledger.caps import ask_raise
 from ledger.card_numbers import mask_card_numbers
 from ledger.database import transaction
+from ledger.errors import BadInput
 from ledger.evidence import Arrival, ReceivedLine, add_photo, report_arrival
 from ledger.ids import uuid7
 from ledger.log_fields import only_allowed
 from ledger.notes import add_note
+from ledger.teamwork import tag
 from tests import lives
 from tests.orders import TEE, sha256
 from tests.refunds import as_administrator
@@ -66,6 +68,8 @@ def test_no_door_lets_a_card_number_into_any_table(stack: Stack, world: World) -
         report_arrival(db, m, case, Arrival((line,), "warehouse", world.warehouse.actor, f"parcel {card}"))
         add_photo(db, m, case, b"image", "image/png", sha256(b"a"), sha256(b"b"), f"caption {card}", world.priya.actor)
         add_note(db, m, case, world.priya.staff_id, uuid7(), f"note {card}")
+        with pytest.raises(BadInput):
+            tag(db, m, [case], world.priya.staff_id, marked)
         ask_raise(db, m, world.mara.staff_id, "GBP", 20_000_00, f"raise {card}")
         pull(db, m, "pause", f"pause {card}", staff_id=world.priya.staff_id)
         ask_release(db, m, "pause", world.mara.staff_id, f"release {card}")

@@ -15,11 +15,11 @@ ONE_MERCHANTS = {("provider_accounts", "credential", "account_ref")}
 WITHOUT_MERCHANT = {
     ("memberships", "staff_id"), ("recovered_refunds", "generation"), ("void_approvals", "generation"),
 }  # fmt: skip
-# Tables that are nobody's: the deployment and its recoveries, the merchants, the people and their sessions, the list of
-# transitions.
+# Tables that are nobody's: the deployment and its recoveries, the merchants, the people, their sessions and factors, the
+# list of transitions.
 NOBODYS = {
     "deployment", "merchants", "staff", "sessions", "sign_in_misses", "intent_transitions", "alembic_version", "recoveries",
-    "deployment_brakes",
+    "deployment_brakes", "people_let_in", "totp_factors", "passkeys", "recovery_codes", "factor_acts", "key_ceremonies",
 }  # fmt: skip
 # S45: functions that run as their owner. Each moves what no role may update, and nothing else.
 DEFINERS = {
@@ -27,6 +27,8 @@ DEFINERS = {
     "apply_external_state", "apply_external_allocation", "apply_dispute_state", "keep_units_paid_outside",
     "send_nothing_disputed",
     "apply_brake_pull", "apply_brake_answer", "apply_alarm_closing", "count_approval",
+    "apply_recovered_cap_entry", "let_in_on_the_record",
+    "count_automatic_approval", "apply_policy_answer", "risk_signals", "keep_charge_claim",
 }  # fmt: skip
 
 KEYS = """

@@ -18,16 +18,25 @@ def test_a_second_live_intent_of_a_case_and_capture_is_refused(db: Connection, h
     put.propose(db, harbour, case_id, 100)
 
     with pytest.raises(IntegrityError, match="one_live_intent_per_case_and_capture"):
-        put.propose(db, harbour, case_id, 200)
+        put.propose(db, harbour, case_id, 200, owed_minor=300)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "withdrawn", "reversed"])
 def test_after_a_settled_intent_more_money_is_a_new_one(db: Connection, harbour: World, state: str) -> None:
     earlier = put.bring(db, harbour, state, 100)
 
-    later = put.propose(db, harbour, earlier.case_id, 200)
+    later = put.propose(db, harbour, earlier.case_id, 200, owed_minor=300)
 
     assert later.intent_id != earlier.intent_id
+
+
+@pytest.mark.parametrize("state", ["proposed", "approved", "succeeded"])
+def test_a_case_is_never_paid_more_than_is_owed_in_all(db: Connection, harbour: World, state: str) -> None:
+    """What was paid counts too, which the index of live intents does not see."""
+    earlier = put.bring(db, harbour, state, 100)
+
+    with pytest.raises(IntegrityError, match="paid what its entitlement says in all"):
+        put.propose(db, harbour, earlier.case_id, 101, owed_minor=200)
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,10 @@ def _refusal(db: Connection, statement: str, **values: Any) -> str | None:
 POLICY = "42501"
 LOOKED_AT_FIRST = {
     "alarm_closings", "approval_entries", "approvals", "brake_answers", "brake_asks", "brake_pulls", "cap_days",
-    "cap_entries", "case_items", "disputes", "external_refunds", "intents", "manual_settlements", "outbox",
-    "settlement_decisions", "settlements", "transfers",
+    "cap_entries", "case_items", "charge_claims", "disputes", "exchanges", "exports",
+    "external_refunds", "intents", "manual_settlements",
+    "outbox", "policy_answers", "policy_drafts",
+    "recovered_cap_entries", "settlement_decisions", "settlements", "transfers",
 }  # fmt: skip
 
 

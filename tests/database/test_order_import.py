@@ -21,11 +21,13 @@ from sqlalchemy import Engine
 import order_commands
 from demo.provider_payments import LocalPayments
 from ledger import order_import
+from ledger.cases import open_return
 from ledger.database import rows, transaction
 from ledger.order_facts import OrderFacts
 from order_commands import Report, import_orders, orders, read_entries
 from sandbox.client import Running, running
 from tests.engine import document, line
+from tests.lives import request
 from tests.shared import ROOT, shared_file
 from tests.stack import Server, Stack, fresh_stack
 from tests.world import World, build_world
@@ -281,6 +283,43 @@ def test_an_order_twice_in_one_file_is_one_order_and_with_other_money_a_conflict
     assert "1 orders came with other amounts than before" in result.output
     with stack.admin() as admin:
         assert admin.execute("SELECT blocked FROM orders WHERE external_ref = 'S-1'").fetchone() == (True,)
+
+
+def test_a_file_that_tells_when_orders_were_delivered_is_learnt_once_and_is_no_conflict(
+    stack: Stack, world: World, tmp_path: Path
+) -> None:
+    def told(number: int, at: str, **changes: Any) -> str:
+        made = small_order(number) | changes
+        made["lines"][0]["delivered_at"] = at
+        return json.dumps(made)
+
+    def import_file(spoil: dict[int, str]) -> str:
+        path = shop_file(tmp_path, 4, spoil=spoil)
+        return call(stack, str(path), "--format", "onceback", "--merchant", world.slug).output
+
+    import_file({})
+    with transaction(stack.console, world.merchant_id) as db:
+        case_id = open_return(db, world.merchant_id, request(world, (("L1", 1),), order_ref="S-2")).case_id
+    news = {2: told(2, "2026-05-02T10:40:00Z"), 3: told(3, "2026-05-02T10:40:00Z", total_minor=1)}
+    said = import_file(news)
+    assert "Orders: 0 stored (0 lines), 2 unchanged." in said
+    assert "1 orders came with news of their delivery" in said
+    assert "1 orders came with other amounts than before" in said
+    assert "Orders: 0 stored (0 lines), 3 unchanged." in import_file(news)
+    # A file that leaves it out changes nothing; the newest word counts.
+    assert "Orders: 0 stored (0 lines), 4 unchanged." in import_file({})
+    assert "1 orders came with news" in import_file({2: told(2, "2026-05-04T08:00:00Z")})
+    with stack.admin() as admin:
+        rows = admin.execute("SELECT n FROM order_deliveries ORDER BY n").fetchall()
+        counted = admin.execute("SELECT evidence::jsonb->'delivered' FROM entitlements WHERE case_id = %s ORDER BY n",
+                                [case_id]).fetchall()  # fmt: skip
+        blocked = admin.execute("SELECT external_ref FROM orders WHERE blocked").fetchall()
+    assert (rows, blocked) == ([(1,), (2,)], [("S-3",)])
+    assert [one for (one,) in counted] == [
+        None,
+        [{"at": "2026-05-02T10:40:00Z", "line_id": "L1"}],
+        [{"at": "2026-05-04T08:00:00Z", "line_id": "L1"}],
+    ]
 
 
 def test_a_batch_in_somebodys_way_is_done_again(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import pytest
 from ledger import people
 from ledger.caps import release_held
 from ledger.database import run, transaction
-from ledger.revocation import revoke_over_limits
+from ledger.revocation import revoke_lost, revoke_over_limits
 from ledger.settlement import Confirmed, NotAccepted, ProviderRefund, Unknown
 from tests import lives
 from tests.orders import Line
@@ -100,6 +101,56 @@ def test_each_cause_holds_what_was_not_sent_and_lists_what_was(stack: Stack, sta
             # A lower limit says nothing about what left before it fell.
             assert len(said) == (0 if cause is limit_fell else 1), cause
         without(stack, "DELETE FROM alarms")
+
+
+LONG_AGO, SHORTLY_AGO = timedelta(hours=60), timedelta(hours=30)
+
+
+def lost(stack: Stack, world: World, ago: timedelta) -> tuple[int, int]:
+    with transaction(stack.owner) as db:
+        return revoke_lost(db, world.jonas.staff_id, "system", datetime.now(UTC) - ago)
+
+
+def approved_ago(stack: Stack, intent_id: UUID, ago: timedelta) -> None:
+    with stack.past_guards() as db:
+        db.execute("UPDATE approvals SET approved_at = approved_at - %s WHERE intent_id = %s", (ago, intent_id))
+
+
+@pytest.mark.parametrize("state", ["approved", "held"])
+def test_an_account_that_was_lost_holds_what_was_approved_with_it_since_and_nothing_earlier(
+    stack: Stack, state: str
+) -> None:
+    """Jonas has a new password and goes on. The approval is of 48 hours ago."""
+    world = build_world(stack)
+    intent_id = of_jonas(stack, world, state)
+    approved_ago(stack, intent_id, timedelta(hours=48))
+    assert lost(stack, world, SHORTLY_AGO) == (0, 0)
+    assert lives.state(stack, world, intent_id) == state
+    assert lost(stack, world, LONG_AGO) == (1, 0)
+    row = as_administrator(stack, "SELECT state, state_reason FROM intents WHERE intent_id = %s", intent_id)
+    assert row == [{"state": "held", "state_reason": "proof"}]
+    assert lives.claim(stack, world) == []
+
+
+@pytest.mark.parametrize("state", ["submitting", "unknown", "pending", "needs_review", "succeeded"])
+def test_what_left_since_an_account_was_lost_is_listed_for_review_once(stack: Stack, state: str) -> None:
+    world = build_world(stack)
+    intent_id = of_jonas(stack, world, state)
+    approved_ago(stack, intent_id, timedelta(hours=48))
+    assert [lost(stack, world, ago) for ago in (SHORTLY_AGO, LONG_AGO, LONG_AGO)] == [(0, 0), (0, 1), (0, 0)]
+    assert lives.state(stack, world, intent_id) == state
+    assert as_administrator(stack, "SELECT intent_id FROM alarms WHERE kind = 'approver_left'") == [
+        {"intent_id": intent_id}
+    ]
+
+
+def test_a_leaver_whose_account_was_lost_earlier_than_a_day_ago_has_that_listed_too(stack: Stack) -> None:
+    world = build_world(stack)
+    intent_id = of_jonas(stack, world, "succeeded")
+    approved_ago(stack, intent_id, timedelta(hours=48))
+    with transaction(stack.owner) as db:
+        assert people.disable(db, world.jonas.staff_id) == (0, 0)
+        assert people.disable(db, world.jonas.staff_id, datetime.now(UTC) - LONG_AGO) == (0, 1)
 
 
 def test_what_a_leaver_s_refund_was_held_by_does_not_let_it_go(stack: Stack) -> None:

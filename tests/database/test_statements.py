@@ -9,7 +9,18 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
 
 from ledger import database
-from ledger.database import first, rows, run, run_later, run_many, scalar, together, transaction
+from ledger.database import (
+    commit_later,
+    first,
+    rows,
+    run,
+    run_later,
+    run_many,
+    scalar,
+    together,
+    transaction,
+    transaction_that_asks,
+)
 from tests.stack import Stack
 
 
@@ -71,6 +82,35 @@ def test_after_the_one_that_fails_none_of_those_together_runs(db: Connection) ->
     assert scalar(db, "SELECT count(*) FROM seen") == 0
 
 
+def _ask_after_a_failure(stack: Stack) -> None:
+    with transaction(stack.console) as db, together(db):
+        run_later(db, "SELECT 1 / 0")
+        scalar(db, "SELECT 1")
+
+
+def test_a_failure_that_is_met_in_the_middle_of_those_together_ends_them_and_the_connection_goes_on(
+    stack: Stack,
+) -> None:
+    with transaction(stack.console) as db:
+        backend = scalar(db, "SELECT pg_backend_pid()")
+    with pytest.raises(DBAPIError):
+        _ask_after_a_failure(stack)
+
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT pg_backend_pid()") == backend
+
+
+def test_what_was_only_asked_for_together_is_of_the_transaction_that_began_with_it(stack: Stack) -> None:
+    miss = uuid4()
+    with transaction(stack.console) as db:
+        with together(db):
+            run(db, "INSERT INTO sign_in_misses (miss_id, bucket) VALUES (:i, sha256('door'))", i=miss)
+        assert scalar(db, "SELECT 1") == 1
+
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT count(*) FROM sign_in_misses WHERE miss_id = :i", i=miss) == 1
+
+
 def test_a_failure_together_leaves_nothing_of_the_transaction(stack: Stack) -> None:
     def leave() -> None:
         with transaction(stack.owner) as db, together(db):
@@ -81,6 +121,30 @@ def test_a_failure_together_leaves_nothing_of_the_transaction(stack: Stack) -> N
         leave()
     with transaction(stack.owner) as db:
         assert scalar(db, "SELECT to_regclass('left_behind')") is None
+
+
+def test_a_commit_that_leaves_with_the_statements_before_it_keeps_all_of_them_or_none(stack: Stack) -> None:
+    kept, lost = uuid4(), uuid4()
+    add = "INSERT INTO sign_in_misses (miss_id, bucket) VALUES (:i, sha256('door'))"
+    with transaction(stack.console) as db:
+        with together(db):
+            run_later(db, add, i=kept)
+            commit_later(db)
+        with pytest.raises(AssertionError, match="committed with the act"):
+            scalar(db, "SELECT 1")
+    with pytest.raises(DBAPIError):
+        _add_fail_and_commit(stack, add, lost)
+
+    with transaction(stack.console) as db:
+        found = rows(db, "SELECT miss_id FROM sign_in_misses WHERE miss_id = ANY(:ids)", ids=[kept, lost])
+    assert [row["miss_id"] for row in found] == [kept]
+
+
+def _add_fail_and_commit(stack: Stack, add: str, miss_id: UUID) -> None:
+    with transaction(stack.console) as db, together(db):
+        run_later(db, add, i=miss_id)
+        run_later(db, "SELECT 1 / 0")
+        commit_later(db)
 
 
 def test_a_read_only_transaction_cannot_write(stack: Stack) -> None:
@@ -97,6 +161,23 @@ def test_no_tenant_is_left_over_and_none_is_smuggled_in(stack: Stack) -> None:
         assert (found["m"], found["t"]) == (str(merchant), token)
     with transaction(stack.owner) as db:
         assert scalar(db, "SELECT current_setting('onceback.merchant')") == ""
+
+
+def test_what_is_asked_along_with_the_begin_is_answered_in_the_tenant_and_smuggles_nothing_in(stack: Stack) -> None:
+    merchant, word = uuid4(), "O'Brien'); SELECT set_config('onceback.merchant', '', true); --"
+    asks = "SELECT :w || '·' || current_setting('onceback.merchant') WHERE :yes"
+    with transaction_that_asks(stack.console, merchant, asks, w=word, yes=True) as (db, said):
+        assert said == f"{word}·{merchant}"
+        assert scalar(db, "SELECT current_setting('onceback.merchant')") == str(merchant)
+    with transaction_that_asks(stack.console, merchant, asks, w=word, yes=False) as (_db, said):
+        assert said is None
+
+
+def test_a_question_that_fails_along_with_the_begin_fails_the_transaction_and_no_later_one(stack: Stack) -> None:
+    with pytest.raises(DBAPIError), transaction_that_asks(stack.console, uuid4(), "SELECT 1 / (:n - 1)", n=1):
+        raise AssertionError("it began")
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT 1") == 1
 
 
 def test_a_connection_the_server_ended_while_it_rested_is_replaced_unseen(stack: Stack) -> None:
@@ -127,5 +208,5 @@ def test_a_server_that_goes_away_while_a_transaction_begins_is_an_error_that_may
         with socket.socket(fileno=os.dup(raw.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
         with pytest.raises(OperationalError):
-            database._begin(db, False, "", "", "")
+            database._begin(db, (False, "", "", ""))
         assert db.invalidated

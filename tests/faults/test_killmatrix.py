@@ -20,12 +20,12 @@ def killmatrix(report: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_a_sample_of_the_kill_matrix_ends_with_one_refund_or_none_in_every_cell(tmp_path: Path) -> None:
-    status, said = killmatrix(tmp_path / "matrix.html", "--sample", "44")
+    status, said = killmatrix(tmp_path / "matrix.html", "--sample", "56")
     assert status == 0, said
     found = re.search(r"(\d+) kills \((\d+) by SIGKILL at their point\) and (\d+) whole courses; 0 red", said)
     assert found is not None, said
     kills, by_signal, courses = map(int, found.groups())
-    assert kills == 44
+    assert 30 <= kills <= 56, "so many as the chosen courses have, of which some meet no fault"
     assert by_signal >= kills - 4, "a busy machine may take a course that ends before its point; most do not"
     assert courses >= 10
     page = (tmp_path / "matrix.html").read_text()

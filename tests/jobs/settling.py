@@ -1,23 +1,31 @@
 """Two people settle a refund, step by step, as the desk's commands do it."""
 
+from typing import Protocol
 from uuid import UUID
 
 from ledger import review
 from ledger.database import transaction
 from ledger.fingerprint import read_intent
 from ledger.provider_lists import Shown, newest_list
-from tests.refunds import Proposed, as_administrator
+from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.world import Person, World
 
 
-def shown_for(stack: Stack, world: World, one: Proposed) -> Shown | None:
+class Named(Protocol):
+    """Whatever knows of which intent it is."""
+
+    @property
+    def intent_id(self) -> UUID: ...
+
+
+def shown_for(stack: Stack, world: World, one: Named) -> Shown | None:
     """The newest list the desk has."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
         return newest_list(db, world.merchant_id, one.intent_id)
 
 
-def choices(stack: Stack, world: World, one: Proposed) -> tuple[list[str], str]:
+def choices(stack: Stack, world: World, one: Named) -> tuple[list[str], str]:
     """What the newest list, or the record by hand, supports, as the form's words, and why no more."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
         intent = read_intent(db, world.merchant_id, one.intent_id)
@@ -28,7 +36,7 @@ def choices(stack: Stack, world: World, one: Proposed) -> tuple[list[str], str]:
     return [option.choice for option in found], why
 
 
-def seen(stack: Stack, world: World, one: Proposed) -> bytes:
+def seen(stack: Stack, world: World, one: Named) -> bytes:
     """The digest that the desk's page carries now."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
         intent = read_intent(db, world.merchant_id, one.intent_id)
@@ -38,9 +46,7 @@ def seen(stack: Stack, world: World, one: Proposed) -> bytes:
         return review.seen_digest(intent, shown)
 
 
-def propose(
-    stack: Stack, world: World, one: Proposed, person: Person, choice: str, digest: bytes | None = None
-) -> UUID:
+def propose(stack: Stack, world: World, one: Named, person: Person, choice: str, digest: bytes | None = None) -> UUID:
     digest = digest or seen(stack, world, one)
     with transaction(stack.console, world.merchant_id) as db:
         return review.propose(
@@ -67,7 +73,7 @@ def turn_down(stack: Stack, world: World, settlement_id: UUID, person: Person, r
         )  # fmt: skip
 
 
-def agree(stack: Stack, world: World, one: Proposed, choice: str) -> UUID:
+def agree(stack: Stack, world: World, one: Named, choice: str) -> UUID:
     """Mara proposes and Farah confirms; the worker has not heard of it yet."""
     settlement_id = propose(stack, world, one, world.mara, choice)
     assert confirm(stack, world, settlement_id, world.farah)

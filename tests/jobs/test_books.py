@@ -1,5 +1,7 @@
 """The books against the provider: what is planted on either side is named once, with both sides' figures, and adds up."""
 
+from datetime import timedelta
+
 import requests
 
 from jobs.worker import Worker
@@ -177,7 +179,7 @@ def test_a_period_that_cuts_a_pair_in_two_names_it_timing(
     made.at_provider(
         "update balance_transactions set created = ? where type = 'refund'", int(made.since.timestamp()) - 3600
     )
-    as_administrator(stack, "UPDATE transfers SET at = %s", made.since.replace(hour=23, minute=59))
+    as_administrator(stack, "UPDATE transfers SET at = %s", made.since + timedelta(hours=1))
 
     run_id = made.run()
 

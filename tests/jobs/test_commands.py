@@ -18,6 +18,7 @@ from jobs.worker import Worker
 from ledger.log_fields import only_allowed
 from ledger.seals import new_key
 from sandbox.client import Running
+from tests import lives
 from tests.jobs.processes import jobs_process, wait_until
 from tests.refunds import approved, as_administrator, creates, refunds_at, state_of, worker_environment
 from tests.stack import Stack
@@ -32,6 +33,9 @@ def start(stack: Stack, sandbox: Running, world: World, *arguments: str, **chang
 REFUSED: list[tuple[dict[str, str | None], str]] = [
     ({"SEAL_KEY": new_key("test-1")}, "SEAL_KEY is given to the worker"),
     ({"SEAL_KEY_FILE": "/etc/hostname"}, "SEAL_KEY is given to the worker"),
+    ({"AUTOMATIC_SEAL_KEY": new_key("test-2")}, "AUTOMATIC_SEAL_KEY is given to the worker"),
+    ({"AUTOMATIC_SEAL_KEY_FILE": "/etc/hostname"}, "AUTOMATIC_SEAL_KEY is given to the worker"),
+    ({"AUTOMATIC_SEAL_PUBLIC": json.dumps([lives.sealer().public_text()])}, "each has a key of its own"),
     ({"SEAL_PUBLIC_KEYS": "[]"}, "SEAL_PUBLIC_KEYS is missing"),
     ({"SEAL_PUBLIC_KEYS": '["nonsense"]'}, "a seal key is written"),
     ({"PROVIDER_KEYS": "{}"}, "PROVIDER_KEYS is missing"),
@@ -150,7 +154,8 @@ def test_the_lock_is_seen_by_the_others_under_the_workers_id_and_goes_with_it(st
         with other.singleton(world.merchant_id) as alone:
             assert alone
         gone = other.worker_id
-    assert gone not in {row["id"] for row in as_administrator(stack, held)}
+    # The server lets go when it notices that the connection was closed.
+    wait_until(lambda: gone not in {row["id"] for row in as_administrator(stack, held)}, "the lock to go")
 
 
 def test_the_log_takes_listed_fields_only_and_no_objects() -> None:

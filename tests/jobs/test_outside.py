@@ -9,6 +9,9 @@ import pytest
 from jobs import inbox, outside, submitter
 from jobs.stripe_gateway import LookFailed
 from jobs.worker import Worker
+from ledger.database import transaction
+from ledger.external_matching import mark_unrelated, match_to_case
+from ledger.settlement import Refused
 from sandbox.client import Running
 from tests import lives
 from tests.jobs.calls import ACCOUNT
@@ -118,7 +121,13 @@ def test_a_list_that_cannot_be_read_is_said_aloud_and_read_from_where_it_stood(
     outside.run_once(worker)
     assert alarms(stack) == {"refunds_unread"}
     make_readings_due(stack)
-    assert outside.run_once(worker) == {"external": 1}
+    # It can be read again, and the alarm ends by itself, with a row that says so.
+    assert outside.run_once(worker) == {"external": 1, "ended": 1}
+    assert alarms(stack) == set()
+    (row,) = as_administrator(stack, "SELECT because FROM alarm_endings")
+    assert row["because"] == "The provider's list of refunds can be read again."
+    make_readings_due(stack)
+    assert outside.run_once(worker) == {}
 
 
 def test_a_payment_told_of_again_and_again_is_read_a_dozen_times_a_minute(
@@ -171,3 +180,29 @@ def test_a_dispute_that_is_not_there_is_put_aside_and_one_that_cannot_be_is_neve
     with pytest.raises(LookFailed, match="no_dispute_ref"):
         worker.gateway.dispute(ACCOUNT, "../refunds")
     assert sandbox.requests() == []
+
+
+@pytest.mark.parametrize("answer", ["for none of the goods", "for this case"])
+def test_finance_answers_for_a_dashboard_refund_although_room_for_the_rest_of_it_was_made_a_moment_ago(
+    stack: Stack, world: World, sandbox: Running, worker: Worker, answer: str
+) -> None:
+    """What a person says moves no money: the console's role may not, and the worker does it seconds later."""
+    one = approved(stack, world, sandbox)
+    (claimed,) = lives.claim(stack, world)
+    made = sandbox.dashboard_refund(one.payment_intent)
+    outside.run_once(worker)
+    assert balances(stack, one) == (0, 2490, 4980)
+    lives.record(stack, claimed, Refused("charge_already_refunded", "refunded elsewhere", 400))
+    assert balances(stack, one) == (2490, 0, 4980)
+    (case,) = as_administrator(stack, "SELECT number FROM cases")
+
+    with transaction(stack.console, world.merchant_id) as db:
+        if answer == "for this case":
+            match_to_case(db, world.merchant_id, made["id"], case["number"], world.farah.actor, "told by the till")
+        else:
+            mark_unrelated(db, world.merchant_id, made["id"], world.farah.actor, "goodwill")
+
+    assert balances(stack, one) == (2490, 0, 4980)
+    outside.run_once(worker)
+    assert balances(stack, one) == (0, 0, 7470)
+    assert state_of(stack, one) == "failed"

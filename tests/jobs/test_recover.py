@@ -1,7 +1,6 @@
 """S84–S87: after an old backup was restored nothing is paid twice, and what was paid meanwhile is in the books again."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,15 +31,8 @@ from tests.refunds import (
     worker_at,
 )
 from tests.restores import back_up, forget, restore
-from tests.stack import Server, Stack, fresh_stack
+from tests.stack import Stack
 from tests.world import World
-
-
-@pytest.fixture
-def stack(server: Server) -> Iterator[Stack]:
-    """One of its own: it is restored from a backup."""
-    with fresh_stack(server) as made:
-        yield made
 
 
 def run_recover(

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -27,17 +26,9 @@ from tests.refunds import (
     refunds_at,
     row_of,
     state_of,
-    worker_at,
 )
 from tests.stack import Stack
 from tests.world import World
-
-
-@pytest.fixture
-def patient(stack: Stack, sandbox: Running, world: World) -> Iterator[Worker]:
-    """A worker that believes a list at once: its consistency window is over when the look is made."""
-    with worker_at(stack, sandbox, world, consistency_seconds=0) as made:
-        yield made
 
 
 def left_by_dead_worker(stack: Stack, world: World, sandbox: Running, worker: Worker, *, acted: bool) -> Proposed:

@@ -16,6 +16,7 @@ from ledger.errors import NotAllowed, SamePerson, Stale, WrongState
 from ledger.events import append, lock_case
 from ledger.people import switch_off
 from ledger.recovery import put_to_rest
+from ledger.revocation import revoke_over_limits
 from sandbox.client import Running
 from tests import lives
 from tests.jobs.settling import agree, choices, confirm, digest_of, propose, results, seen, turn_down
@@ -362,6 +363,31 @@ def test_an_approver_who_leaves_while_it_is_recorded_leaves_it_held_or_with_two_
     by_hand.run_once(worker)
     found = (lives.state(stack, world, intent["intent_id"]), recorded, [type(one) for one in raced.refusals])
     assert found in (("held", 0, [WrongState]), ("needs_review", 1, []))
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "not recorded yet"])
+def test_limits_that_fall_hold_what_was_not_paid_by_hand_and_settle_what_was(
+    stack: Stack, world: World, sandbox: Running, worker: Worker, recorded: bool
+) -> None:
+    """What was recorded has left; held, it could neither be settled nor called back. It was within the limits when approved."""
+    one = paid_by_hand(stack, world)
+    before = figures(stack, one)
+    if not recorded:
+        as_administrator(stack, "DELETE FROM manual_settlements")
+    as_administrator(
+        stack,
+        'UPDATE policies SET document = jsonb_set(document, \'{limits,desk,GBP}\', \'{"hour": {"count": 1, "minor": 1}}\')',
+    )
+    with transaction(stack.owner, world.merchant_id) as db:
+        assert revoke_over_limits(db, world.merchant_id, "system") == (0 if recorded else 1)
+    if not recorded:
+        assert (state_of(stack, one), row_of(stack, one)["state_reason"]) == ("held", "left")
+        with pytest.raises(WrongState):
+            record_it(stack, world, one.intent_id)
+        untouched(sandbox)
+        return
+    assert by_hand.run_once(worker) == {"by_hand_succeeded": 1}
+    paid(stack, sandbox, one, before)
 
 
 def test_the_digest_that_was_shown_covers_the_record(stack: Stack, world: World, worker: Worker) -> None:

@@ -1,7 +1,6 @@
 """S84: a worker sends nothing from a database that is not the one it was, or that went back in time."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,15 +22,8 @@ from tests.refunds import (
     worker_at,
 )
 from tests.restores import back_up, forget, restore
-from tests.stack import Server, Stack, fresh_stack
+from tests.stack import Stack
 from tests.world import World
-
-
-@pytest.fixture
-def stack(server: Server) -> Iterator[Stack]:
-    """One of its own: it is restored from a backup."""
-    with fresh_stack(server) as made:
-        yield made
 
 
 def send_once(stack: Stack, world: World, sandbox: Running, standing: Standing | None) -> tuple[int, str]:

@@ -13,8 +13,11 @@ from console import metrics as web_metrics
 from jobs import inbox, metrics, overdue, reconciler, submitter
 from jobs.schedule import PERIODIC, run_job
 from jobs.worker import Worker
+from ledger import brakes
+from ledger.database import transaction
 from ledger.queries.waiting import kinds
 from sandbox.client import Running
+from tests.books import month
 from tests.jobs.processes import jobs_process, wait_until
 from tests.refunds import alarms, approved, as_administrator, make_due, proposed, refunds_at, state_of
 from tests.stack import Stack
@@ -74,6 +77,39 @@ def test_the_figures_follow_a_refund_from_approval_to_paid(
     assert {value(worker, "onceback_intents", state=state) for state in ("approved", "unknown", "pending")} == {0}
     assert value(worker, "onceback_outbox_lag_seconds") == 0
     assert refunds_at(sandbox, one) == 1
+
+
+def test_what_waits_for_people_is_counted_discrepancies_reviews_alarms_and_brakes(
+    stack: Stack, world: World, sandbox: Running, worker: Worker
+) -> None:
+    """One of each is made by its own way, and read where there was none before."""
+    empty = scraped(worker)
+    assert empty["onceback_review_backlog", (("merchant", "harbour"),)] == 0
+    counted = ("onceback_discrepancies_open", "onceback_alarms_open")
+    assert [name for (name, _), count in empty.items() if name in counted and count] == []
+    assert {value(worker, "onceback_brake_on", brake=brake) for brake in ("pause", "stop", "shadow", "all")} == {0}
+    earlier = month(stack, sandbox, world, worker, 1)
+    earlier.at_provider("UPDATE refunds SET amount = amount + 7 WHERE id = ?", earlier.ref(earlier.paid[0]))
+    earlier.run()
+    assert value(worker, "onceback_discrepancies_open", kind="amount") == 1
+    waits = approved(stack, world, sandbox)
+    sandbox.fault("refund_pending", path="/v1/refunds")
+    submitter.run_once(worker)
+    as_administrator(
+        stack, "UPDATE intents SET state_at = now() - interval '3 days' WHERE intent_id = %s", waits.intent_id
+    )
+    assert value(worker, "onceback_intents", state="pending") == 1
+    assert 259_000 < value(worker, "onceback_intent_oldest_seconds", state="pending") < 261_000
+    differs = approved(stack, world, sandbox)
+    sandbox.fault("wrong_amount", path="/v1/refunds")
+    submitter.run_once(worker)
+    assert state_of(stack, differs) == "needs_review"
+    assert value(worker, "onceback_review_backlog") == 1
+    assert value(worker, "onceback_alarms_open", kind="answer_differs") == 1
+    with transaction(stack.console, world.merchant_id) as db:
+        brakes.pull(db, world.merchant_id, "pause", "Something looks wrong", staff_id=world.mara.staff_id)
+    assert value(worker, "onceback_brake_on", brake="pause") == 1
+    assert value(worker, "onceback_brake_on", brake="stop") == 0
 
 
 def test_runs_and_outcomes_of_the_jobs_are_counted(
@@ -181,6 +217,9 @@ def test_every_alert_rule_asks_for_figures_that_exist_over_a_window_and_has_its_
         assert rule["annotations"]["summary"]
         seen |= asked
     assert len({rule["alert"] for rule in found}) == len(found)
+    # A job that never once ended well has no series that could be too old.
+    (never,) = [rule["expr"] for rule in found if rule["alert"] == "OncebackJobNeverRan"]
+    assert set(re.findall(r'job="([a-z_]+)"', never)) == {one.name for one in PERIODIC if one.seconds <= 300}
     # What the design asks to be watched is alerted on.
     assert seen >= {
         "onceback_intent_oldest_seconds", "onceback_outbox_lag_seconds", "onceback_outcomes_total", "onceback_cap_used_minor",

@@ -1,7 +1,6 @@
 """Two workers claim in the same instant: what one read before the other's commit is not sent a second time (P10)."""
 
 import threading
-import time
 
 import pytest
 
@@ -10,6 +9,8 @@ from ledger.database import rows, transaction
 from ledger.outbox import Claimed, claim_due
 from ledger.settlement import NotAccepted
 from tests import lives
+from tests.jobs.processes import wait_until
+from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.world import World
 
@@ -24,13 +25,14 @@ def claim_between_reading_and_locking(
     late: list[Claimed] = []
 
     def read_early() -> None:
-        monkeypatch.setattr(outbox, "_DUE", slow)
         with transaction(stack.worker, world.merchant_id) as db:
             late.extend(claim_due(db, world.merchant_id, lives.WORKER + 1, lives.verifier(), 16))
 
+    monkeypatch.setattr(outbox, "_DUE", slow)
     thread = threading.Thread(target=read_early)
     thread.start()
-    time.sleep(0.6)
+    rests = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    wait_until(lambda: as_administrator(stack, rests), "the first worker's statement at rest")
     monkeypatch.setattr(outbox, "_DUE", usual)
     first = lives.claim(stack, world)
     thread.join()

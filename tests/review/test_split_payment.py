@@ -30,7 +30,7 @@ def views(stack: Stack, world: World, case_id: UUID) -> list[str]:
     """The saved views of the queue that have the case."""
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
         asked = {
-            view: read_page(db, world.merchant_id, Wanted(view, "Europe/London"))
+            view: read_page(db, world.merchant_id, Wanted(view, "Europe/London", world.mara.staff_id))
             for view in ("ready", "held", "unknown")
         }
     return [view for view, found in asked.items() if case_id in {row.case_id for row in found.rows}]
@@ -68,9 +68,10 @@ def test_once_both_are_approved_the_case_leaves_the_view_and_is_paid_with_the_la
     for claimed in lives.claim(stack, world):
         lives.record(stack, claimed, answered(stack, world, case_id, claimed.intent_id, "succeeded"))
     with transaction(stack.console, world.merchant_id, read_only=True) as db:
-        assert [row.stage for row in read_page(db, world.merchant_id, Wanted("every", "Europe/London")).rows] == [
-            "paid"
-        ]
+        assert [
+            row.stage
+            for row in read_page(db, world.merchant_id, Wanted("every", "Europe/London", world.mara.staff_id)).rows
+        ] == ["paid"]
 
 
 def test_one_that_the_cap_holds_and_lets_go_does_not_hide_the_other(stack: Stack) -> None:

@@ -32,7 +32,7 @@ class Receiver:
         return [event.type for event in self.events()]
 
 
-def eventually(wanted: Callable[[], bool], seconds: float = 8) -> None:
+def eventually(wanted: Callable[[], bool], seconds: float = 30) -> None:
     until = time.monotonic() + seconds
     while not wanted():
         assert time.monotonic() < until, "it did not come about in time"

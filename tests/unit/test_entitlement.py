@@ -8,8 +8,9 @@ import pytest
 
 from ledger.allocation import Allocation
 from ledger.entitlement import Entitlement, derive
-from ledger.entitlement_facts import Allowance, CasePayment, Evidence, PolicyTerms, PriorClaim, Priors
+from ledger.entitlement_facts import Allowance, CasePayment, Evidence, PriorClaim, Priors
 from tests.engine import (
+    ALL_BACK,
     NOON,
     TERMS,
     allocated,
@@ -21,10 +22,9 @@ from tests.engine import (
     line,
     received,
     state,
+    terms,
     units,
 )
-
-ALL_BACK = replace(TERMS, shipping="on_last_unit")
 
 
 def design_order() -> Allocation:
@@ -141,6 +141,7 @@ def test_received_goods_are_the_ceiling_and_a_foreign_unit_claims_nothing() -> N
     assert found(entitlement) == {
         "evidence.quantity": ("fail", "not_received"),
         "evidence.grade": ("fail", "not_our_unit"),
+        "evidence.conflict": ("needs_review", "another_item_came_back"),
     }
 
 
@@ -157,20 +158,20 @@ def test_nothing_arrived_yet_waits_for_the_parcel() -> None:
 
 
 def test_a_policy_that_pays_after_inspection_waits_for_the_grade() -> None:
-    allocation, terms = allocated([line(1, 1000, 2)], 2000), replace(TERMS, refund_trigger="inspected")
+    allocation, policy = allocated([line(1, 1000, 2)], 2000), terms(refund_trigger="inspected")
     arrived = Evidence("R-1", units(("L1", 0, 2)), received(("L1", 2)))
-    waiting = entitled(allocation, arrived, terms=terms)
+    waiting = entitled(allocation, arrived, policy=policy)
     assert (waiting.outcome, waiting.until) == ("wait", "inspected:L1[0,2)")
-    half = entitled(allocation, replace(arrived, inspected=inspected(("L1", 0, 1, "A"))), terms=terms)
+    half = entitled(allocation, replace(arrived, inspected=inspected(("L1", 0, 1, "A"))), policy=policy)
     assert (half.outcome, half.total_minor) == ("payable", 1000)
 
 
 def test_a_policy_that_pays_on_announcement_still_stops_at_what_was_booked_in() -> None:
-    allocation, terms = allocated([line(1, 1000, 3)], 3000), replace(TERMS, refund_trigger="announced")
+    allocation, policy = allocated([line(1, 1000, 3)], 3000), terms(refund_trigger="announced")
     announced = Evidence("R-1", units(("L1", 0, 3)))
-    assert entitled(allocation, announced, terms=terms).total_minor == 3000
-    assert entitled(allocation, replace(announced, received=received(("L1", 2))), terms=terms).total_minor == 2000
-    assert entitled(allocation, replace(announced, received=received(("L1", 0))), terms=terms).total_minor == 0
+    assert entitled(allocation, announced, policy=policy).total_minor == 3000
+    assert entitled(allocation, replace(announced, received=received(("L1", 2))), policy=policy).total_minor == 2000
+    assert entitled(allocation, replace(announced, received=received(("L1", 0))), policy=policy).total_minor == 0
 
 
 def test_more_received_than_announced_pays_what_was_announced_and_asks_a_manager() -> None:
@@ -245,7 +246,7 @@ def test_a_refund_made_outside_and_on_no_line_blocks_the_order_or_only_lowers_it
     evidence = back(("L2", 0, 1), ("L3", 0, 1))
     blocked = entitled(allocation, evidence, captures, claims=held)
     assert (blocked.outcome, blocked.total_minor) == ("needs_review", 6000)
-    lowered = entitled(allocation, evidence, captures, replace(TERMS, external_unallocated="cap_only"), claims=held)
+    lowered = entitled(allocation, evidence, captures, terms(external_unallocated="cap_only"), claims=held)
     assert (lowered.outcome, drawn(lowered), lowered.shortfall_minor) == ("payable", {"c1": 3500}, 2500)
 
 
@@ -279,14 +280,14 @@ def test_shipping_comes_with_the_last_goods_unit_of_the_order_and_once() -> None
 def test_shipping_is_not_paid_to_a_case_whose_goods_are_refused() -> None:
     allocation = allocated([line(1, 1000), line(2, 500, kind="shipping")], 1500)
     held = (PriorClaim("R-0", "L1", 0, 1, 1000),)
-    refused = entitled(allocation, back(("L1", 0, 1)), terms=ALL_BACK, claims=held)
+    refused = entitled(allocation, back(("L1", 0, 1)), policy=ALL_BACK, claims=held)
     assert (refused.outcome, refused.total_minor) == ("refused", 0)
 
 
 def test_units_announced_but_not_back_keep_shipping_waiting() -> None:
     allocation = allocated([line(1, 1000, 2), line(2, 500, kind="shipping")], 2500)
     waiting = (PriorClaim("R-0", "L1", 1, 2, 0, returned=False),)
-    assert entitled(allocation, back(("L1", 0, 1)), terms=ALL_BACK, claims=waiting).total_minor == 1000
+    assert entitled(allocation, back(("L1", 0, 1)), policy=ALL_BACK, claims=waiting).total_minor == 1000
 
 
 def test_a_policy_without_shipping_and_a_fee_say_so_in_the_record() -> None:
@@ -357,7 +358,7 @@ def test_the_manager_decides_from_the_limit_on_over_the_whole_order() -> None:
     assert alone.record["route"]["level"] == "staff"
     earlier = (PriorClaim("R-0", "L1", 1, 2, 12_500),)
     assert entitled(allocation, back(("L1", 0, 1)), claims=earlier).record["route"]["level"] == "manager"
-    assert entitled(allocation, back(("L1", 0, 1)), terms=PolicyTerms("p", 1, "received")).record["route"] == {
+    assert entitled(allocation, back(("L1", 0, 1)), policy=terms(routes={})).record["route"] == {
         "level": "manager",
         "because": ["routes.manager_from_minor: EUR is not named"],
     }
@@ -393,3 +394,12 @@ def test_the_order_of_rows_in_priors_and_a_trip_through_json_change_no_byte() ->
 def test_an_instant_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         derive(design_order(), back(("L1", 0, 1)), Priors(()), TERMS, NOON.replace(tzinfo=None))
+
+
+def test_part_of_what_is_only_authorised_is_said_to_be_without_a_payment_and_all_of_it_is_let_go() -> None:
+    allocation = allocated([line(1, 2490, 2)], 4980)
+    held = state("c1", 4980, held_minor=4980, available_minor=0)
+    part = entitled(allocation, back(("L1", 0, 1)), [held])
+    assert (part.draws, part.shortfall_minor, part.outcome) == ((), 2490, "needs_review")
+    whole = entitled(allocation, back(("L1", 0, 2)), [held])
+    assert ([draw.minor for draw in whole.draws], whole.shortfall_minor) == ([4980], 0)

@@ -66,7 +66,7 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 def is_evidence_of_a_sum(path: Path) -> bool:
     """Numbers that follow from others. The rest (exponent, ceilings, steps) are inputs, which the digest alone guards."""
     return (
-        path[0] not in ("exponent", "ceilings", "units")
+        path[0] not in ("exponent", "ceilings", "units", "clipped")
         and path[-1] not in ("available", "step")
         and not {"expr", "order_expr"} & set(path)
     )

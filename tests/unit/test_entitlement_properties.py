@@ -15,9 +15,23 @@ from ledger.allocation import Allocation
 from ledger.entitlement import derive
 from ledger.entitlement_check import check
 from ledger.entitlement_facts import Allowance, CaptureState, Evidence, Priors
-from tests.engine import NOON, TERMS, Shop, allocated, back, capture, entitled, inspected, line, received, state, units
+from tests.engine import (
+    ALL_BACK,
+    NOON,
+    TERMS,
+    Shop,
+    allocated,
+    back,
+    capture,
+    entitled,
+    inspected,
+    line,
+    received,
+    state,
+    terms,
+    units,
+)
 
-ALL_BACK = replace(TERMS, shipping="on_last_unit")
 quantities = st.one_of(st.integers(1, 9), st.integers(1, 80_000))
 
 
@@ -139,7 +153,7 @@ def test_what_was_announced_never_beats_what_was_booked_in(
         inspected(*(row for row in graded if row[2])),
     )
     for trigger in ("announced", "received", "inspected"):
-        entitlement = entitled(allocation, evidence, states, replace(TERMS, refund_trigger=trigger))
+        entitlement = entitled(allocation, evidence, states, terms(refund_trigger=trigger))
         paid_units = {one.line_id: 0 for one in goods}
         for line_id, a, b in entitlement.record["units"]:
             paid_units[line_id] += b - a

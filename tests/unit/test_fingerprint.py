@@ -23,7 +23,7 @@ def intent(**changes: Any) -> RowMapping:
         "policy_id": "usual", "policy_version": 7, "route": "desk", "requester": "token:chat", "case_opener": "token:chat",
         "provider_key": "onceback-refund-0", "evidence_digest": bytes(32), "credential": "harbour", "act": "refund",
         "charge_type": "destination", "expected_account_ref": "acct_1", "on_hold_minor": 0, "captured_minor": 5800,
-        "connect": {"reverse_transfer": True, "refund_application_fee": False},
+        "connect": {"reverse_transfer": True, "refund_application_fee": False}, "override_id": None, "computed_minor": None,
     }  # fmt: skip
     return cast("RowMapping", usual | changes)
 
@@ -52,6 +52,15 @@ def test_the_fingerprint_is_what_another_program_computes_from_the_same_values()
 @pytest.mark.parametrize("field", CHANGES)
 def test_one_changed_field_is_another_fingerprint(field: str) -> None:
     assert fingerprint(intent(**{field: CHANGES[field]}), bytes(32)) != fingerprint(intent(), bytes(32))
+
+
+def test_an_amount_other_than_computed_is_bound_to_the_computed_one() -> None:
+    asked = {"override_id": UUID(int=7), "computed_minor": 9000}
+    prints = {
+        fingerprint(intent(**asked | change), bytes(32))
+        for change in ({}, {"computed_minor": 9001}, {"override_id": UUID(int=8)})
+    }
+    assert len(prints | {fingerprint(intent(), bytes(32))}) == 4
 
 
 def test_a_cancel_is_bound_to_a_payment_of_which_nothing_was_taken() -> None:

@@ -5,17 +5,15 @@ Every row is an order, the returns in turn, and what each must pay; the returns 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ledger.entitlement_facts import Evidence
 from ledger.money import format_minor, parse_major
-from tests.engine import TERMS, Shop, allocated, back, capture, captured_once, line, received, state, units
+from tests.engine import ALL_BACK, Shop, allocated, back, capture, captured_once, line, received, state, units
 
 Lines = list[dict[str, Any]]
-ALL_BACK = replace(TERMS, shipping="on_last_unit")
 
 
 def off(minor: int, *lines: str, method: str = "value.cumulative@1") -> dict[str, Any]:

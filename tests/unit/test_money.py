@@ -184,3 +184,7 @@ def test_a_primitive_refuses_what_it_cannot_round_exactly(wrong: object) -> None
 def test_nothing_shares_out_to_nothing() -> None:
     assert spread(0, [0, 0]) == [0, 0]
     assert peel(0, 0, 0) == 0
+
+
+def test_no_units_are_worth_nothing_wherever_they_lie() -> None:
+    assert [part(5918, 3, at, at) for at in range(4)] == [0, 0, 0, 0]

@@ -13,7 +13,9 @@ from app import create_app
 from console import passwords
 from ledger.seals import new_key
 from settings import Settings
-from tests.stack import Server, Stack, fresh_stack
+from tests.compiled import keep_compiled
+from tests.emptied import Lender
+from tests.stack import Stack
 from tests.web.desk import Desk
 from tests.web.pages import Browser
 from tests.world import World, build_world
@@ -22,6 +24,7 @@ ORIGIN = "https://console.example"
 COOKIE_KEY = "Vq7-test-only-Jx0e2LrW8sYzKd4uTn6hPb1m"
 
 REAL = passwords._hasher
+_APPS = pytest.StashKey[dict[str, Flask]]()
 
 
 def web_settings(stack: Stack, **other: Any) -> Settings:
@@ -53,10 +56,31 @@ def real_hashing(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def app(stack: Stack, world: World, quick_hashing: None) -> Iterator[Flask]:
-    made = create_app(web_settings(stack))
+def own_web() -> None:
+    """Asked for by a test that adds views to its web process or changes it in another way: `app` is then nobody else's."""
+
+
+@pytest.fixture
+def app(request: pytest.FixtureRequest, stack: Stack, world: World, quick_hashing: None) -> Iterator[Flask]:
+    """A web process; one for all tests that have this database one after the other, but for those with `own_web`."""
+    if "own_web" in request.fixturenames:
+        made = keep_compiled(create_app(web_settings(stack)))
+        yield made
+        made.extensions["onceback"].engine.dispose()
+        return
+    made = _shared_web(stack, request.config)
+    before = dict(made.view_functions), made.wsgi_app
     yield made
-    made.extensions["onceback"].engine.dispose()
+    assert (made.view_functions, made.wsgi_app) == before, "the test changes its web process: let it ask for own_web"
+
+
+def _shared_web(stack: Stack, config: pytest.Config) -> Flask:
+    kept = config.stash.setdefault(_APPS, {})
+    if stack.name not in kept:
+        for other in kept.values():  # of a database that is gone, or that will be lent again later
+            other.extensions["onceback"].engine.dispose()
+        kept[stack.name] = keep_compiled(create_app(web_settings(stack)))
+    return kept[stack.name]
 
 
 @pytest.fixture
@@ -79,18 +103,16 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def shared_stack(server: Server) -> Iterator[Stack]:
+def shared_stack(lender: Lender) -> Iterator[Stack]:
     """One database for the tests of a file that each keep to a merchant of their own."""
-    with fresh_stack(server) as made:
-        yield made
+    with lender.lend() as lent:
+        yield lent
 
 
 @pytest.fixture(scope="module")
-def shared_app(shared_stack: Stack) -> Iterator[Flask]:
+def shared_app(shared_stack: Stack, request: pytest.FixtureRequest) -> Flask:
     build_world(shared_stack, "first")
-    made = create_app(web_settings(shared_stack))
-    yield made
-    made.extensions["onceback"].engine.dispose()
+    return _shared_web(shared_stack, request.config)
 
 
 @pytest.fixture

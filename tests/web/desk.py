@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from psycopg import sql
+
 from ledger.database import rows, transaction
 from ledger.settlement import Confirmed, ProviderRefund
 from tests import lives
@@ -54,6 +56,12 @@ class Desk:
     def count(self, table: str) -> int:
         return int(self.rows(f"SELECT count(*) AS n FROM {table} WHERE merchant_id = :m")[0]["n"])  # noqa: S608
 
+    def count_of(self, table: str) -> int:
+        """Rows of a table that is nobody's, or of every merchant."""
+        with self.stack.past_guards() as db:
+            found = db.execute(sql.SQL("SELECT count(*) AS n FROM {}").format(sql.Identifier(table))).fetchone()
+        return int(found["n"]) if found else 0
+
     def state(self, intent_id: UUID) -> str:
         return lives.state(self.stack, self.world, intent_id)
 
@@ -62,9 +70,14 @@ class Desk:
         pay(self.stack, self.world, intent_id)
 
 
-def pay(stack: Stack, world: World, intent_id: UUID) -> None:
-    """Approved by Priya, sent, and paid at the provider."""
-    lives.approve_as(stack, world, world.priya, intent_id)
+def pay(stack: Stack, world: World, intent_id: UUID, by: Person | None = None) -> None:
+    """Approved by Priya (or `by`), sent, and paid at the provider."""
+    lives.approve_as(stack, world, by or world.priya, intent_id)
+    pay_due(stack, world)
+
+
+def pay_due(stack: Stack, world: World) -> None:
+    """Whatever is approved and due is sent, and paid at the provider."""
     for claimed in lives.claim(stack, world):
         with transaction(stack.console, world.merchant_id, read_only=True) as db:
             row = rows(db, "SELECT * FROM intents WHERE merchant_id = :m AND intent_id = :i", m=world.merchant_id,

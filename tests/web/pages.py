@@ -35,6 +35,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.faults: list[str] = []
         self._form: Form | None = None
+        self._choosing, self._chosen, self._writing = "", False, False
         self._inside: list[str] = []
         self.feed(html)
         self.text = re.sub(r"\s+", " ", self.text)
@@ -57,23 +58,38 @@ class Page(HTMLParser):
             case "form":
                 self._form = Form(got.get("action", ""), got.get("method", "get").lower())
                 self.forms.append(self._form)
-            case "input" | "textarea" | "select" if self._form and got.get("name"):
+            case "textarea" | "select" if self._form and got.get("name"):
+                self._form.values[got["name"]] = ""
+                self._choosing, self._chosen = got["name"], False
+                self._writing = tag == "textarea"
+            case "option" if self._form and self._choosing and ("selected" in got or not self._chosen):
+                self._form.values[self._choosing], self._chosen = got.get("value", ""), True
+            case "input" if self._form and got.get("name"):
                 if got.get("type") not in ("checkbox", "radio") or "checked" in got:
                     self._form.values[got["name"]] = got.get("value", "")
-        if tag in ("title", "script", "style"):
+        if tag in ("title", "script", "style", "svg") and "svg" not in self._inside:
             self._inside.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
             self._form = None
+        if self._form and self._writing:
+            # A browser leaves the first new line of a text area out.
+            self._form.values[self._choosing] = (
+                self._form.values[self._choosing].replace("\r\n", "\n").removeprefix("\n")
+            )
+        if tag in ("textarea", "select"):
+            self._choosing, self._writing = "", False
         if self._inside and self._inside[-1] == tag:
             self._inside.pop()
 
     def handle_data(self, data: str) -> None:
         if self._inside == ["title"]:
             self.title += data
-        elif not self._inside:
+        elif self._inside in ([], ["svg"]):
             self.text += data
+            if self._form and self._writing:
+                self._form.values[self._choosing] += data
         elif data.strip() and "script" in self._inside:
             self.faults.append("a script stands in the page")
 

@@ -20,6 +20,8 @@ from tests.web.pages import Browser
 from tests.world import Person, World, build_world
 
 Opened = Callable[..., Browser]
+# They look behind the views of their web process, or add some.
+pytestmark = pytest.mark.usefixtures("own_web")
 MATRIX: Final = Path(__file__).with_name("matrix.txt")
 FOUND: Final = Path(__file__).parents[2] / "build" / "matrix.txt"
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")

@@ -47,6 +47,20 @@ def paused(desk: Desk) -> None:
     browser.submit(browser.get(desk.url("/brakes/")).form("/brakes/pause"), reason="A look at the till")
 
 
+def test_a_refund_approved_under_a_pause_does_not_say_when_it_is_sent(desk: Desk) -> None:
+    intent = lives.propose(desk.stack, desk.world)
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent["intent_id"], window=300)
+    tobias = desk.at(desk.world.tobias)
+    assert "Sends at" in tobias.get(desk.refund(intent["intent_id"])).text
+    paused(desk)
+    page = tobias.get(desk.refund(intent["intent_id"]))
+    assert "nothing is sent until the pause ends" in page.text
+    assert "While refunds are paused you can call it back." in page.text
+    assert "Sends at" not in page.text
+    assert "will be sent shortly" not in page.text
+    assert "before it was sent" in tobias.submit(page.form("/withdrawal")).text
+
+
 @pytest.mark.parametrize(("first", "second"), [("jonas", "farah"), ("farah", "jonas")])
 def test_a_manager_and_finance_start_again_together(desk: Desk, first: str, second: str) -> None:
     paused(desk)

@@ -1,8 +1,12 @@
 """The daily cap: what is used and waits, and a raise that takes two managers (P7, P11)."""
 
+from datetime import timedelta
+
 from ledger.caps import release_held
 from ledger.database import transaction
+from ledger.queries.caps import business_day
 from tests import lives
+from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.web.desk import Desk, Opened
 from tests.world import add_order, build_world
@@ -21,7 +25,8 @@ def full(stack: Stack, open_browser: Opened) -> Desk:
 def test_the_page_shows_used_left_and_what_waits(stack: Stack, open_browser: Opened) -> None:
     desk = full(stack, open_browser)
     page = desk.at(desk.world.rita).get(desk.url("/cap/"))
-    assert "GBP: 0 percent used, 41 percent reserved, 58 percent left" in page.html
+    assert "0.00 GBP used, 24.90 GBP reserved, 35.10 GBP left of 60.00 GBP" in page.html
+    assert all(f">{amount} GBP<" in page.html for amount in ("24.90", "35.10", "60.00"))
     assert "Full. 1 refund waits." in page.text
     assert "58.00 GBP" in page.text
     assert "Tobias Renk" in page.text
@@ -31,6 +36,23 @@ def test_the_page_shows_used_left_and_what_waits(stack: Stack, open_browser: Ope
     receipt = desk.at(desk.world.priya).get(desk.refund(held))
     assert "Approved, held by the daily cap." in receipt.text
     assert "Nobody has to approve it again." in receipt.text
+
+
+def test_a_held_refund_whose_approval_ends_before_the_business_day_says_what_to_do(
+    stack: Stack, open_browser: Opened
+) -> None:
+    """As on a day of 25 hours: without a raise its approval runs out first."""
+    desk = full(stack, open_browser)
+    with transaction(stack.console, desk.world.merchant_id) as db:
+        ends_at = business_day(db, desk.world.merchant_id).ends_at
+    (held,) = desk.rows("SELECT intent_id FROM intents WHERE merchant_id = :m AND state = 'held'")
+    as_administrator(
+        stack, "UPDATE approvals SET approved_at = %s, expires_at = %s WHERE intent_id = %s",
+        ends_at - timedelta(hours=24, minutes=1), ends_at - timedelta(minutes=1), held["intent_id"],
+    )  # fmt: skip
+    text = desk.at(desk.world.priya).get(desk.refund(held["intent_id"])).text
+    assert "It goes only if the cap is raised before; else call it back, choose “Work out again” on its case" in text
+    assert "Nobody has to approve it again." not in text
 
 
 def test_one_manager_asks_and_another_makes_the_raise(stack: Stack, open_browser: Opened) -> None:

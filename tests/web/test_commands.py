@@ -1,14 +1,24 @@
 """The commands of whoever sets the console up."""
 
+import json
+import logging
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import structlog
+from click.testing import CliRunner, Result
+from flask.cli import FlaskGroup
+from sqlalchemy.exc import DBAPIError
 
+from app import command_line
+from console.installation import NAME
 from ledger.database import first, rows, run, scalar, transaction
+from ledger.log_fields import ALLOWED
 from ledger.seals import Sealer
 from tests.stack import Stack
 from tests.web.pages import Browser
@@ -20,13 +30,38 @@ NEW_PASSWORD = "the kettle sang twice before noon"
 
 
 def flask(url: str, *words: str, given: str = "") -> tuple[int, str]:
-    """Runs a command as a person would; returns its status and what it said."""
+    """Runs a command in this process; returns its status and what it said, without the lines of the log."""
+    done = _in_this_process(url, words, given)
+    return done.exit_code, _said(done.stdout, done.stderr)
+
+
+def _in_this_process(url: str, words: Sequence[str], given: str = "") -> Result:
+    logging_as_it_was, handlers = structlog.get_config(), logging.getLogger(NAME).handlers[:]
+    nothing_else = {name: None for name in os.environ if name.isupper() and name not in ("PATH", "HOME")}
+    try:
+        done = CliRunner().invoke(
+            FlaskGroup(create_app=command_line), words, input=given,
+            env={**nothing_else, "DATABASE_URL": url, "ENVIRONMENT": "test"},
+        )  # fmt: skip
+    finally:
+        structlog.configure(**logging_as_it_was)
+        logging.getLogger(NAME).handlers[:] = handlers
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def flask_process(url: str, *words: str, given: str = "") -> tuple[int, str]:
+    """The same as a person runs it."""
     done = subprocess.run(
         [sys.executable, "-m", "flask", *words], cwd=ROOT, input=given, capture_output=True, text=True, timeout=60,
         env={"PATH": "/usr/bin:/bin", "DATABASE_URL": url, "ENVIRONMENT": "test"}, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, _said(done.stdout, done.stderr)
+
+
+def _said(output: str, errors: str) -> str:
+    return output + "".join(line for line in errors.splitlines(keepends=True) if not line.startswith("{"))
 
 
 @pytest.fixture
@@ -37,7 +72,7 @@ def empty(stack: Stack) -> Stack:
 
 def test_a_merchant_a_person_and_a_token_are_made_from_nothing(empty: Stack) -> None:
     owner = empty.owner_url
-    assert flask(owner, "db", "migrate") == (0, "The schema is the newest.\n")
+    assert flask_process(owner, "db", "migrate") == (0, "The schema is the newest.\n")
     made = [
         "merchants",
         "add",
@@ -49,16 +84,16 @@ def test_a_merchant_a_person_and_a_token_are_made_from_nothing(empty: Stack) -> 
         "--credential",
         "harbour",
     ]
-    status, said = flask(owner, *made, "--cap", "EUR=5000.00", "--cap", "JPY=700000")
+    status, said = flask_process(owner, *made, "--cap", "EUR=5000.00", "--cap", "JPY=700000")
     assert status == 0, said
     person = ["staff", "add", "harbour", "Priya@Harbour.example", "--name", "Priya Raman", "--role", "desk"]
-    status, said = flask(owner, *person, given=f"{NEW_PASSWORD}\n")
+    status, said = flask_process(owner, *person, given=f"{NEW_PASSWORD}\n")
     assert (status, said) == (0, "Priya Raman signs in as priya@harbour.example: desk of harbour.\n")
     token = ["tokens", "new", "harbour", "--name", "Chat", "--channel", "chat", "--scope", "cases:open"]
-    status, said = flask(owner, *token, "--scope", "cases:read")
+    status, said = flask_process(owner, *token, "--scope", "cases:read")
     assert status == 0, said
     assert re.search(r"^ob_test_[a-z0-9]{12}_[0-9a-f]{64}$", said, re.MULTILINE)
-    status, said = flask(owner, "staff", "list", "harbour")
+    status, said = flask_process(owner, "staff", "list", "harbour")
     assert "priya@harbour.example" in said
     assert "last sign-in never" in said
     with transaction(empty.owner) as db:
@@ -82,6 +117,9 @@ def test_a_merchant_a_person_and_a_token_are_made_from_nothing(empty: Stack) -> 
         (["staff", "add", "nowhere", "new@x.example", "--name", "N", "--role", "desk"], f"{NEW_PASSWORD}\n", "no merchant"),
         (["staff", "add", "harbour", "no-address", "--name", "N", "--role", "desk"], f"{NEW_PASSWORD}\n", "email: is not"),
         (["staff", "disable", "nobody@x.example"], "", "Nobody signs in with"),
+        (["staff", "disable", "nobody@x.example", "--lost-since", "yesterday"], "", "give a date and time with offset"),
+        (["staff", "disable", "nobody@x.example", "--lost-since", "2026-11-30T09:00"], "", "say the offset too"),
+        (["staff", "disable", "nobody@x.example", "--lost-since", "2199-01-01T00:00+00:00"], "", "is in the future"),
         (["merchants", "add", "api", "--name", "A", "--zone", "UTC", "--credential", "a"], "", "slug: is taken by an address"),
         (["merchants", "add", "harbour", "--name", "A", "--zone", "UTC", "--credential", "a"], "", "slug: is another merchant's"),
         (["merchants", "add", "new", "--name", "A", "--zone", "Mars", "--credential", "a"], "", "zone: is a name such as"),
@@ -141,8 +179,60 @@ def test_a_person_is_switched_off_and_on_again(open_browser: Opened, stack: Stac
     priya.sign_in(world.priya)
     assert flask(stack.console_url, "staff", "disable", world.priya.email)[0] == 0
     assert priya.ask("GET", f"/{world.slug}/sessions").status_code == 303
-    assert flask(stack.console_url, "staff", "enable", world.priya.email)[0] == 0
+    words = ("staff", "enable", world.priya.email, "--by", "Edda", "--reason", "Mara says she is back")
+    assert "give DATABASE_URL of onceback_owner" in flask(stack.console_url, *words)[1]
+    assert flask(stack.owner_url, "staff", "enable", world.priya.email)[0] == 2
+    assert flask(stack.owner_url, *words) == (0, f"{world.priya.email} may sign in.\n")
     priya.sign_in(world.priya)
+    with transaction(stack.owner) as db:
+        kept = rows(db, "SELECT engineer, reason FROM people_let_in WHERE staff_id = :s", s=world.priya.staff_id)
+    assert [(row["engineer"], row["reason"]) for row in kept] == [("Edda", "Mara says she is back")]
+
+
+def test_nobody_is_let_in_again_past_the_record(stack: Stack, world: World) -> None:
+    """Neither by a plain change of the row nor by being added once more."""
+    assert flask(stack.owner_url, "staff", "disable", world.priya.email)[0] == 0
+    with pytest.raises(DBAPIError, match="let in on the record"), transaction(stack.console) as db:
+        run(db, "UPDATE staff SET disabled_at = NULL WHERE staff_id = :s", s=world.priya.staff_id)
+    again = ["staff", "add", world.slug, world.priya.email, "--name", "Priya Raman", "--role", "desk"]
+    assert "They are switched off: `flask staff enable` lets them sign in." in flask(stack.owner_url, *again)[1]
+    with transaction(stack.owner) as db:
+        assert scalar(db, "SELECT disabled_at IS NOT NULL FROM staff WHERE staff_id = :s", s=world.priya.staff_id)
+
+
+def test_what_commands_change_is_in_the_log_without_a_secret_or_a_name(stack: Stack, world: World) -> None:
+    said: list[dict[str, object]] = []
+    text = ""
+    acts = (
+        (["staff", "add", world.slug, "nia@harbour.example", "--name", "Nia New", "--role", "desk"], f"{NEW_PASSWORD}\n"),
+        (["staff", "role", world.slug, "nia@harbour.example", "manager"], ""),
+        (["staff", "password", "nia@harbour.example"], f"{NEW_PASSWORD} and more\n"),
+        (["staff", "disable", "nia@harbour.example"], ""),
+        (["staff", "enable", "nia@harbour.example", "--by", "Edda", "--reason", "still here"], ""),
+        (["tokens", "new", world.slug, "--name", "Chat", "--channel", "chat", "--scope", "cases:open"], ""),
+        (["tokens", "revoke", world.slug, world.chat.token_id], ""),
+        (["brakes", "pause", world.slug, "--reason", "a rehearsal", "--by", "Edda"], ""),
+    )  # fmt: skip
+    secret = ""
+    for words, given in acts:
+        done = _in_this_process(stack.owner_url, words, given)
+        assert done.exit_code == 0, done.output
+        lines = [line for line in done.stderr.splitlines() if line.startswith("{")]
+        said += [json.loads(line) for line in lines]
+        text += "".join(lines)
+        secret = done.stdout.strip() if words[:2] == ["tokens", "new"] else secret
+    assert [line["event"] for line in said] == [
+        "person_added", "role_changed", "password_set", "person_switched_off", "person_let_in", "token_made", "token_revoked",
+        "brake_pulled",
+    ]  # fmt: skip
+    assert all(set(line) <= ALLOWED and line["engineer"] for line in said)
+    with transaction(stack.owner) as db:
+        nia = scalar(db, "SELECT staff_id::text FROM staff WHERE email = 'nia@harbour.example'")
+    assert {line.get("staff_id") for line in said[:5]} == {nia}
+    assert said[4]["engineer"] == said[7]["engineer"] == "Edda"
+    assert secret.startswith("ob_test_")
+    for never in (NEW_PASSWORD, "Nia", "nia@", secret.rpartition("_")[2], "still here", "a rehearsal"):
+        assert never not in text
 
 
 def test_new_keys_fit_their_processes_and_are_never_the_same(stack: Stack) -> None:
@@ -152,6 +242,8 @@ def test_new_keys_fit_their_processes_and_are_never_the_same(stack: Stack) -> No
     assert len(found["COOKIE_KEY"]) == 64
     assert f'["{Sealer.from_text(found["SEAL_KEY"]).public_text()}"]' == found["SEAL_PUBLIC_KEYS"]
     assert found["SEAL_KEY"].partition(":")[2] not in found["SEAL_PUBLIC_KEYS"]
+    assert f'["{Sealer.from_text(found["AUTOMATIC_SEAL_KEY"]).public_text()}"]' == found["AUTOMATIC_SEAL_PUBLIC"]
+    assert found["AUTOMATIC_SEAL_PUBLIC"] != found["SEAL_PUBLIC_KEYS"]
 
 
 def test_a_password_is_never_an_argument() -> None:

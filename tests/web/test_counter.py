@@ -1,5 +1,11 @@
 """A return at the counter: the same request joins, what is gone explains itself, what is unclear is asked (DESIGN §2, P18)."""
 
+import re
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
 from tests import lives
 from tests.web.desk import Desk
 from tests.web.pages import Browser, Form, Page
@@ -50,6 +56,18 @@ def twin(desk: Desk, priya: Browser, form: Form) -> tuple[int, str]:
     other.client.set_cookie("__Host-onceback", cookie or "", domain="console.example", secure=True)
     answer = other.send(form)
     return answer.status_code, answer.headers["Location"]
+
+
+def test_a_conversation_without_a_reference_gets_a_short_one_of_its_own(desk: Desk) -> None:
+    for units in ("1", "2"):
+        priya, form = at_order(desk)
+        priya.submit(form, quantity_1=units, reason="size", answer="separate")
+    found = [
+        row["reference"] for row in desk.rows("SELECT reference FROM conversations WHERE merchant_id = :m ORDER BY at")
+    ]
+    assert [bool(re.fullmatch(r"counter-[A-Z2-7]{4}-[A-Z2-7]{4}", one)) for one in found] == [True, True]
+    assert len(set(found)) == 2
+    assert found[1] in desk.at(desk.world.priya).shown.text
 
 
 def test_going_back_and_changing_the_form_opens_nothing_more(desk: Desk) -> None:
@@ -145,3 +163,29 @@ def test_a_card_number_that_the_customer_reads_out_is_not_kept(desk: Desk) -> No
     page = priya.submit(form, quantity_1="1", reason="size", note="my card 4242 4242 4242 4242")
     assert "4242 4242 4242 4242" not in page.html
     assert "[card number ending 4242]" in page.text
+
+
+def test_what_was_said_on_an_earlier_day_counts_from_that_day(desk: Desk) -> None:
+    priya, form = at_order(desk)
+    day = datetime.now(ZoneInfo("Europe/London")).date() - timedelta(days=3)
+    page = priya.submit(form, quantity_1="1", reason="size", said_on=day.isoformat())
+    assert "Case C-20001 is open." in page.text
+    (row,) = desk.rows("SELECT (stated_at AT TIME ZONE 'Europe/London')::date AS day FROM cases WHERE merchant_id = :m")
+    assert row["day"] == day
+
+
+@pytest.mark.parametrize(
+    ("day", "says"),
+    [
+        ("yesterday", "Write the day as year, month and day"),
+        ("2199-01-01", "The customer said it today or before"),
+        ("2001-01-01", "The customer said it after the order was placed"),
+    ],
+)
+def test_a_day_that_is_none_or_cannot_be_is_said_at_its_field_and_nothing_is_opened(
+    desk: Desk, day: str, says: str
+) -> None:
+    priya, form = at_order(desk)
+    page = priya.submit(form, 422, quantity_1="1", reason="size", said_on=day)
+    assert says in page.text
+    assert desk.count("cases") == 0

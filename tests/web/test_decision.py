@@ -7,6 +7,7 @@ from ledger.database import transaction
 from ledger.settlement import Refused, Unknown
 from tests import lives
 from tests.database import rows as put
+from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.web.desk import Desk, Opened
 from tests.world import build_world
@@ -131,7 +132,34 @@ def test_an_answer_that_is_not_known_says_do_not_repeat(desk: Desk) -> None:
     page = desk.at(desk.world.priya).get(desk.refund(intent["intent_id"]))
     assert "answer not known. Do not repeat by hand." in page.text
     assert "could pay this customer twice" in page.text
-    assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
+    posts = [form.action.partition("?")[0] for form in page.forms if form.method == "post"]
+    assert posts == ["/sign-out", desk.url("/queue/next")]
+
+
+def test_what_was_held_past_its_approval_says_what_to_do_and_can_be_done(desk: Desk) -> None:
+    """A business day of 25 hours holds one from its first hour longer than an approval is good for (S31)."""
+    intent = lives.propose(desk.stack, desk.world)
+    lives.approve_as(desk.stack, desk.world, desk.world.priya, intent["intent_id"])
+    as_administrator(
+        desk.stack, "UPDATE approvals SET approved_at = approved_at - interval '25 hours', expires_at = now() - interval '1 hour'"
+        " WHERE intent_id = %s", intent["intent_id"],
+    )  # fmt: skip
+    as_administrator(
+        desk.stack,
+        "UPDATE intents SET state = 'held', state_reason = 'expired' WHERE intent_id = %s",
+        intent["intent_id"],
+    )
+    priya = desk.at(desk.world.priya)
+    page = priya.get(desk.refund(intent["intent_id"]))
+    assert "Held: its approval ran out. An approval is good for 24 hours" in page.text
+    assert "Call it back below, then choose “Work out again” on its case" in page.text
+    priya.submit(page.form("/withdrawal"))
+    case = desk.at(desk.world.tobias).get(desk.case(intent["case_id"]))
+    desk.at(desk.world.tobias).submit(case.form("/entitlements"))
+    assert [row["state"] for row in lives.intents(desk.stack, desk.world, intent["case_id"])] == [
+        "withdrawn",
+        "proposed",
+    ]
 
 
 def test_a_refusal_shows_the_providers_own_words(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from tests.web.pages import Browser
 from tests.world import World
 
 Opened = Callable[..., Browser]
+pytestmark = pytest.mark.usefixtures("own_web")
 SECRET = "4242 secret detail of Ilse Brandt"
 
 

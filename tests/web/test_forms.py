@@ -102,6 +102,24 @@ def test_a_field_that_the_form_does_not_have_is_refused(priya: Browser, stack: S
     assert open_sessions(stack, world) == 1
 
 
+def test_a_text_that_the_database_cannot_keep_is_refused_by_its_field(
+    priya: Browser, stack: Stack, world: World
+) -> None:
+    answer = priya.send(priya.shown.form("end-all"), operation="0" * 31 + "\0")
+    assert answer.status_code == 422
+    assert "operation: holds a character that cannot be kept" in answer.text
+    assert open_sessions(stack, world) == 1
+
+
+@pytest.mark.parametrize("address", ["/policies/%00/1", "/policies/drafting?of=%00", "/queue/?q=a%00b"])
+def test_an_address_with_a_character_that_no_row_has_is_no_address(
+    open_browser: Opened, world: World, address: str
+) -> None:
+    mara = open_browser()
+    mara.sign_in(world.mara)
+    assert mara.ask("GET", f"/{world.slug}{address}").status_code == 400
+
+
 def test_a_field_given_twice_is_refused(priya: Browser, stack: Stack, world: World) -> None:
     form = priya.shown.form("end-all")
     twice = {**form.values, "operation": [form.values["operation"], "0" * 32]}

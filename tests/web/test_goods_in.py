@@ -35,6 +35,14 @@ def test_a_case_is_found_by_its_number_or_its_order(desk: Desk) -> None:
     assert "No open case matches." in tobias.get(desk.url("/goods-in/?q=C-1")).text
 
 
+def test_a_photo_and_a_parcel_are_one_step_from_the_bench(desk: Desk) -> None:
+    opened = lives.open_case(desk.stack, desk.world)
+    tobias, _ = at_bench(desk, opened.case_id)
+    at = desk.url(f"/goods-in/{opened.case_id}")
+    assert {f"{at}/photos", f"{at}/parcel"} <= set(tobias.shown.links)
+    assert "Add a photo" in tobias.get(f"{at}/photos").text
+
+
 def test_three_were_announced_and_two_came(desk: Desk) -> None:
     opened = lives.open_case(desk.stack, desk.world, (("TEE", 3),))
     tobias, form = at_bench(desk, opened.case_id)
@@ -46,7 +54,7 @@ def test_three_were_announced_and_two_came(desk: Desk) -> None:
     assert "stain on the front" in page.text
     assert evidence(desk) == [("received", 2, None, None), ("inspected", None, 0, "A"), ("inspected", None, 1, "C")]
     intent = lives.intents(desk.stack, desk.world, opened.case_id)[-1]
-    assert intent["amount_minor"] == 4980
+    assert intent["amount_minor"] == 2490 + 2490 - 747  # grade C is 30 % off
 
 
 def test_the_count_is_of_all_that_came_so_far(desk: Desk) -> None:
@@ -98,6 +106,15 @@ def test_the_same_form_twice_records_once(desk: Desk) -> None:
     for _ in range(2):
         tobias.submit(form, received_1="1", grade_1_0="A")
     assert evidence(desk) == [("received", 1, None, None), ("inspected", None, 0, "A")]
+
+
+def test_a_form_that_was_gone_back_to_and_changed_is_not_said_to_be_recorded(desk: Desk) -> None:
+    opened = lives.open_case(desk.stack, desk.world, (("TEE", 2),))
+    tobias, form = at_bench(desk, opened.case_id)
+    tobias.submit(form, received_1="1")
+    page = tobias.submit(form, status=409, received_1="2")
+    assert "This form was sent before with something else in it" in page.text
+    assert evidence(desk) == [("received", 1, None, None)]
 
 
 def test_a_rejected_case_takes_no_goods_and_says_what_to_do(desk: Desk) -> None:

@@ -49,6 +49,7 @@ def break_things(app: Flask) -> None:
     app.add_url_rule("/broken", "broken", public("a test")(broken))
 
 
+@pytest.mark.usefixtures("own_web")
 def test_every_kind_of_answer_carries_every_header(app: Flask, open_browser: Opened, world: World) -> None:
     break_things(app)
     priya = open_browser()
@@ -90,6 +91,7 @@ def test_every_kind_of_answer_carries_every_header(app: Flask, open_browser: Ope
     assert dict(EVERY_ANSWER) == EXPECTED
 
 
+@pytest.mark.usefixtures("own_web")
 def test_without_the_outer_layer_static_files_carry_nothing(app: Flask, open_browser: Opened) -> None:
     """The control: what the layer is for."""
     css = static_address(open_browser(), "console")

@@ -5,7 +5,6 @@ It ends by asking the database and the provider how many decisions, keys and ref
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -18,20 +17,13 @@ from jobs.stripe_gateway import StripeGateway
 from jobs.worker import Worker
 from ledger.database import connect
 from ledger.seals import SealVerifier
-from sandbox.client import Running, running
+from sandbox.client import Running
 from tests.refunds import paid_order
 from tests.stack import Stack
 from tests.web.conftest import ORIGIN, web_settings
 from tests.web.desk import Desk
 from tests.web.pages import Browser
 from tests.world import World
-
-
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder: Path = tmp_path_factory.mktemp("provider")
-    with running(folder / "provider.sqlite") as process:
-        yield process
 
 
 @pytest.fixture
@@ -43,10 +35,10 @@ def desk(stack: Stack, world: World, quick_hashing: None) -> Iterator[Desk]:
 
 
 @contextmanager
-def worker_of(desk: Desk, provider: Running, app: Flask) -> Iterator[Worker]:
+def worker_of(desk: Desk, sandbox: Running, app: Flask) -> Iterator[Worker]:
     """A worker that knows the public half of this web process's seal."""
     engine = connect(desk.stack.worker_url, pool_size=6, name="test-jobs")
-    gateway = StripeGateway({desk.world.slug: SecretStr(provider.secret_key)}, provider.base_url, 1, 5.0)
+    gateway = StripeGateway({desk.world.slug: SecretStr(sandbox.secret_key)}, sandbox.base_url, 1, 5.0)
     verifier = SealVerifier([app.extensions["onceback"].sealer.public_text()])
     with (
         Liveness(desk.stack.worker_url) as liveness,
@@ -56,9 +48,9 @@ def worker_of(desk: Desk, provider: Running, app: Flask) -> Iterator[Worker]:
     engine.dispose()
 
 
-def test_a_return_from_the_counter_to_paid_and_nothing_twice(desk: Desk, provider: Running) -> None:
+def test_a_return_from_the_counter_to_paid_and_nothing_twice(desk: Desk, sandbox: Running) -> None:
     world, app = desk.world, desk.at(desk.world.priya).client.application
-    order = paid_order(desk.stack, world, provider)
+    order = paid_order(desk.stack, world, sandbox)
     priya, tobias = desk.at(world.priya), desk.at(world.tobias)
 
     page = priya.get(desk.url("/counter/"), query_string={"q": order.external_ref})
@@ -83,7 +75,7 @@ def test_a_return_from_the_counter_to_paid_and_nothing_twice(desk: Desk, provide
     assert "Refund approved" in first.text
     assert "already approved, by you" in tobias.submit(sheet).text
 
-    with worker_of(desk, provider, app) as worker:
+    with worker_of(desk, sandbox, app) as worker:
         assert submitter.run_once(worker)["confirmed"] == 1
         assert submitter.run_once(worker)["claimed"] == 0
     receipt = tobias.get(tobias.path)
@@ -94,7 +86,7 @@ def test_a_return_from_the_counter_to_paid_and_nothing_twice(desk: Desk, provide
     intent = desk.rows("SELECT * FROM intents WHERE merchant_id = :m AND state <> 'withdrawn'")
     assert [(row["state"], row["amount_minor"]) for row in intent] == [("succeeded", 4980)]
     assert desk.count("approvals") == desk.count("attempts") == desk.count("outbox") == 1
-    refunds = provider.money(intent[0]["payment_intent_ref"])["refunds"]
+    refunds = sandbox.money(intent[0]["payment_intent_ref"])["refunds"]
     assert [refund["amount"] for refund in refunds] == [4980]
     assert refunds[0]["id"] == intent[0]["provider_refund_ref"]
 

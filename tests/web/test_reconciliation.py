@@ -6,7 +6,9 @@ from uuid import UUID
 import pytest
 
 from ledger.database import run, transaction
+from ledger.errors import WrongState
 from ledger.ids import uuid7
+from tests import lives
 from tests.refunds import as_administrator
 from tests.web.desk import Desk, token_of
 
@@ -181,3 +183,43 @@ def test_a_manager_reads_and_changes_nothing(desk: Desk) -> None:
         answer = jonas.ask("POST", f"{address(desk, found)}/{act}", data={"csrf_token": token})
         assert answer.status_code == 403
     assert desk.count("discrepancy_acts") == 0
+
+
+@pytest.mark.parametrize(
+    ("about", "kind", "says"),
+    [
+        ("dispute", "missing_here", "The provider shows a dispute that the books did not have."),
+        ("payment", "amount", "The provider took another amount than the books say: nothing of it is approved"),
+        ("refund", "unreadable", "The provider's answer about it could not be read."),
+    ],
+)
+def test_a_discrepancy_says_what_it_is_about_and_what_that_means(
+    shared_desk: Desk, about: str, kind: str, says: str
+) -> None:
+    desk = shared_desk
+    found = discrepancy(desk, kind, f"ref_of_{about}")
+    as_administrator(
+        desk.stack, "UPDATE discrepancies SET about = %s, run_id = CASE WHEN %s = 'payment' THEN NULL ELSE run_id END"
+        " WHERE discrepancy_id = %s", about, about, found,
+    )  # fmt: skip
+    farah = desk.at(desk.world.farah)
+    assert f"{about.capitalize()} ref_of_{about}" in farah.get(desk.url(HERE)).text
+    assert says in farah.get(desk.url(f"{HERE}discrepancies/{found}")).text
+    if about == "payment":
+        refused_for_its_payment(desk, found)
+
+
+def refused_for_its_payment(desk: Desk, found: UUID) -> None:
+    """The confirm sheet names the discrepancy, and the database takes no approval."""
+    intent = lives.propose(desk.stack, desk.world)
+    as_administrator(
+        desk.stack, "UPDATE discrepancies SET refund_ref = %s WHERE discrepancy_id = %s", intent["charge_ref"], found
+    )
+    as_administrator(
+        desk.stack, "UPDATE captures SET verified_generation = 0 WHERE charge_ref = %s", intent["charge_ref"]
+    )
+    page = desk.at(desk.world.priya).get(f"{desk.refund(intent['intent_id'])}/approval", status=403)
+    assert "The provider does not show this payment as the books have it (D-" in page.text
+    assert "until finance has settled that" in page.text
+    with pytest.raises(WrongState, match="is read again at the provider first"):
+        lives.approve_as(desk.stack, desk.world, desk.world.priya, intent["intent_id"])

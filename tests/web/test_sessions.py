@@ -155,6 +155,7 @@ def test_twenty_minutes_of_polling_do_not_keep_a_session(open_browser: Opened, w
     assert last.text == ""
 
 
+@pytest.mark.usefixtures("own_web")
 def test_a_view_marked_polling_never_counts_as_activity(
     open_browser: Opened, world: World, stack: Stack, app: Any
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_view_marked_polling_never_counts_as_activity(
     assert priya.part(f"/{world.slug}/fresh").status_code == 401
 
 
+@pytest.mark.usefixtures("own_web")
 def test_a_note_typed_into_a_session_that_ran_out_comes_back(
     open_browser: Opened, world: World, stack: Stack, app: Any
 ) -> None:

@@ -1,15 +1,20 @@
 """A case paid by card and gift card: one sheet approves both or none, and the gift card is paid back by hand at its desk."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
+from ledger.approvals_together import approve_together
 from ledger.by_hand import carry_out
 from ledger.database import transaction
+from ledger.errors import WrongState
 from tests import lives
 from tests.orders import LAMP, TEE
+from tests.stack import Stack
 from tests.web.desk import Desk
-from tests.world import add_order
+from tests.web.pages import Browser
+from tests.world import add_order, build_world, usual_policy
 
 
 @pytest.fixture
@@ -52,6 +57,44 @@ def test_one_button_approves_both_and_says_each_amount_and_where_it_goes(desk: D
     again = tab.submit(form)
     assert "already approved" in again.text
     assert desk.count("approvals") == 2
+
+
+def test_a_refusal_for_the_persons_hour_names_what_is_left_of_it_and_when_it_frees(
+    stack: Stack, open_browser: Callable[..., Browser]
+) -> None:
+    hour = {"desk": {"GBP": {"hour": {"count": 5, "minor": 100_00}}}}
+    world = build_world(stack, "quay", policy={**usual_policy("quay-usual"), "limits": hour})
+    desk = Desk(stack, world, open_browser)
+    case_id = split(desk)
+    priya = desk.at(world.priya)
+    page = priya.submit(priya.get(f"{desk.case(case_id)}/approval").form("/approval"), 403, note="both tags on")
+    assert "None was approved." in page.text
+    assert (
+        "This is more than you may approve in one hour: 5 of 5 approvals and 100.00 GBP of 100.00 GBP are left until"
+        in page.text
+    )
+    assert "Your note is kept." in page.text
+    assert desk.count("approvals") == 0
+
+
+def test_who_asked_for_a_return_is_told_that_another_approves_both_refunds_of_it(desk: Desk) -> None:
+    priya = desk.world.priya
+    order = add_order(
+        desk.stack, desk.world, "A-78", captured={"card": 4760, "gift_card": 9000}, by_hand=frozenset({"gift_card"})
+    )  # fmt: skip
+    row = lives.propose(desk.stack, desk.world, ((TEE, 3), (LAMP, 1)), order=order, reference="A-78", actor=priya.actor)
+    page = desk.at(priya).get(f"{desk.case(row['case_id'])}/approval", 403)
+    assert "You asked for this, so another person has to approve it." in page.text
+    assert [form.action for form in page.forms if "approval" in form.action] == []
+
+
+def test_one_return_paid_back_to_two_cards_is_no_sign_of_a_refund_split_into_many(desk: Desk) -> None:
+    case_id = split(desk, "A-76")
+    desk.at(desk.world.priya).submit(desk.at(desk.world.priya).get(f"{desk.case(case_id)}/approval").form("/approval"))
+    assert "refunds to this customer in 24 h" not in desk.at(desk.world.priya).get(desk.case(case_id)).text
+    assert (
+        "refunds to this customer in 24 h" not in desk.at(desk.world.priya).get(desk.url("/queue/?filter=every")).text
+    )
 
 
 def test_a_change_of_one_refuses_both_and_shows_old_and_new(desk: Desk) -> None:
@@ -134,3 +177,22 @@ def test_one_that_could_not_be_paid_says_why(desk: Desk) -> None:
 def test_a_refund_that_goes_by_itself_has_no_page_there(desk: Desk) -> None:
     intent = lives.propose(desk.stack, desk.world)
     desk.at(desk.world.tobias).get(desk.url(f"/by-hand/{intent['intent_id']}"), status=404)
+
+
+def test_two_that_take_a_code_together_are_approved_one_by_one(
+    stack: Stack, open_browser: Callable[..., Browser]
+) -> None:
+    policy = usual_policy("quay-usual")
+    routes = policy["routes"] | {"factor_from_minor": {"GBP": 10000}}
+    desk = Desk(stack, build_world(stack, "quay", policy=policy | {"routes": routes}), open_browser)
+    case_id = split(desk)
+    page = desk.at(desk.world.priya).get(f"{desk.case(case_id)}/approval", status=403)
+    assert "approve each refund by itself, with your code or passkey" in page.text
+    assert page.forms == []
+    intents = lives.intents(stack, desk.world, case_id)
+    seen = {row["intent_id"]: lives.see(stack, desk.world, row["intent_id"]) for row in intents}
+    with transaction(stack.console, desk.world.merchant_id) as db, pytest.raises(WrongState, match="by itself"):
+        approve_together(
+            db, desk.world.merchant_id, case_id, desk.world.priya.staff_id, seen, lives.sealer(), cancel_window_seconds=0
+        )  # fmt: skip
+    assert desk.count("approvals") == 0

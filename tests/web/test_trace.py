@@ -90,7 +90,7 @@ def test_a_callers_trace_reaches_the_provider_and_every_line_of_the_log(
     assert hops["found"]["state"] == "succeeded"
     for hop in ("approved", "claimed", "sent", "found"):
         found = hops[hop]
-        assert (found.get("intent") or found.get("intent_id"), found["key"]) == (str(one.intent_id), one.key)
+        assert (found["intent"], found["key"]) == (str(one.intent_id), one.key)
     assert refunds_at(provider, one) == 1
 
 

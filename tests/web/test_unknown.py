@@ -8,7 +8,7 @@ from ledger.by_hand import Recorded, carry_out, record
 from ledger.database import scalar, transaction
 from ledger.reconciliation import WholeList, record_for_people
 from ledger.review_by_hand import carry_out_by_hand
-from ledger.settlement import ProviderRefund, Unknown
+from ledger.settlement import Confirmed, ProviderRefund, Unknown
 from tests import lives
 from tests.orders import TEE
 from tests.refunds import as_administrator
@@ -16,18 +16,21 @@ from tests.web.desk import Desk
 from tests.world import add_order
 
 
-def unknown(desk: Desk, line: str = "TEE", *, person: bool = False) -> UUID:
+def unknown(desk: Desk, line: str = "TEE", *, person: bool = False, answered: dict[str, Any] | None = None) -> UUID:
+    """Sent, with no clear answer, or with one that shows another refund than was asked for."""
     intent = lives.propose(desk.stack, desk.world, ((line, 1),), reference=f"chat-{line}")["intent_id"]
     lives.approve_as(desk.stack, desk.world, desk.world.priya, intent)
     (claimed,) = lives.claim(desk.stack, desk.world)
-    lives.record(desk.stack, claimed, Unknown("timeout", "no answer came", needs_person=person))
+    no_answer = Unknown("timeout", "no answer came", needs_person=person)
+    refund = made(desk, intent, "re_ours", **answered) if answered else None
+    lives.record(desk.stack, claimed, Confirmed(refund) if refund else no_answer)
     return UUID(str(intent))
 
 
 def test_the_list_says_how_long_what_happened_and_when_it_is_asked_next(desk: Desk) -> None:
     intent = unknown(desk)
     page = desk.at(desk.world.priya).get(desk.url("/unknown/"))
-    for fact in ("1 refund, 24.90 GBP", "no answer in time", "Do not repeat by hand.", "It was sent 1 time under one key",
+    for fact in ("1 refund, 24.90 GBP", "no answer in time", "Do not repeat by hand.", "It was sent once under one key",
                  "Whether the provider acted on it.", "of the 23 hours", "Sent, no clear answer"):  # fmt: skip
         assert fact in page.text or fact in page.html, fact
     key = desk.rows("SELECT provider_key FROM intents WHERE merchant_id = :m AND intent_id = :i", i=intent)[0][
@@ -68,6 +71,26 @@ def listed(desk: Desk, intent: UUID, *refunds: ProviderRefund) -> None:
             "settled",
             "void",
         )
+
+
+def test_an_answer_of_another_amount_stands_beside_what_was_asked_for_until_it_is_settled(desk: Desk) -> None:
+    """The provider answered 0.01 GBP; its list is not read yet."""
+    intent = unknown(desk, answered={"amount_minor": 1})
+    compared = "Asked for 24.90 GBP, the provider shows 0.01 GBP."
+    page = desk.at(desk.world.mara).get(desk.url(f"/unknown/{intent}"))
+    assert page.text.count(compared) == 2, "in what is known of it, and in the list of what needs a person"
+    alarm = "amount differs: asked for 24.90 GBP, the provider shows 0.01 GBP"
+    assert alarm in desk.at(desk.world.farah).get(desk.url("/brakes")).text
+    listed(desk, intent, made(desk, intent, "re_ours"))
+    form = desk.at(desk.world.mara).get(desk.url(f"/unknown/{intent}")).form("/proposal")
+    desk.at(desk.world.mara).submit(form, choice="succeeded:re_ours", note="The list has the whole amount.")
+    farah = desk.at(desk.world.farah)
+    farah.submit(farah.get(desk.url(f"/unknown/{intent}")).form("/confirmation"))
+    listed(desk, intent, made(desk, intent, "re_ours"))
+    assert desk.state(intent) == "succeeded"
+    page = farah.get(desk.url("/brakes"))
+    assert "No alarm is open." in page.text
+    assert "A manager and somebody of finance settled the refund." in page.text
 
 
 def made(desk: Desk, intent: UUID, ref: str, **other: Any) -> ProviderRefund:
