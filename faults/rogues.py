@@ -48,6 +48,21 @@ def the_live_one(db: Connection, case: LockedCase) -> RowMapping:
     return live[0]
 
 
+# The states in which an intent takes its share of what its case is owed.
+COUNTS: Final = ("proposed", "approved", "held", "submitting", "unknown", "pending", "needs_review", "succeeded")
+
+
+def lock_what_counts(db: Connection, intent: Row) -> LockedCase:
+    """Locks an intent and its case for the rest of the transaction, so that what the guard keeps out stays true while the
+    second writer tries. Raises TooLate: since it was read the intent was withdrawn, refused or failed, and what is tried would
+    be no duplicate: no guard refuses that."""
+    case = lock_case_of_intent(db, intent["merchant_id"], intent["intent_id"])
+    read = read_intent(db, intent["merchant_id"], intent["intent_id"], lock=True)
+    if read is None or read["state"] not in COUNTS:
+        raise TooLate
+    return case
+
+
 def retry_under_a_fresh_key(place: Place, gateway: StripeGateway, intent: Row) -> None:
     """Takes an answer for lost, mints a key for the retry, stores it as one should, and sends."""
     key = new_provider_key()
@@ -62,6 +77,7 @@ def retry_under_a_fresh_key(place: Place, gateway: StripeGateway, intent: Row) -
 def the_same_units_in_a_second_case(place: Place, _gateway: StripeGateway, intent: Row) -> None:
     """A channel that looks for free units before it locks: the customer's second message opens a case of its own."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
+        lock_what_counts(db, intent)
         twin = _twin(db, intent, _case_like(db, intent))
     _approve(place, twin)
 
@@ -69,6 +85,7 @@ def the_same_units_in_a_second_case(place: Place, _gateway: StripeGateway, inten
 def units_let_go_after_payment(place: Place, gateway: StripeGateway, intent: Row) -> None:
     """A clean-up that frees what closed cases hold; then the same units are returned once more."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
+        lock_what_counts(db, intent)
         _must(run(db, "UPDATE case_items SET live = false WHERE merchant_id = :m AND case_id = :c AND live",
                   m=intent["merchant_id"], c=intent["case_id"]))  # fmt: skip
     the_same_units_in_a_second_case(place, gateway, intent)
@@ -77,7 +94,7 @@ def units_let_go_after_payment(place: Place, gateway: StripeGateway, intent: Row
 def a_second_proposal(place: Place, _gateway: StripeGateway, intent: Row) -> None:
     """A recomputation that does not withdraw what was proposed before it proposes again; reviewers work off both."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
-        twin = _twin(db, intent, intent["case_id"])
+        twin = _twin(db, intent, intent["case_id"], lock_what_counts(db, intent))
     _approve(place, twin)
     if intent["state"] == "proposed":
         _approve(place, intent["intent_id"])
@@ -212,7 +229,7 @@ def settle_from_the_web(place: Place, _gateway: StripeGateway, intent: Row) -> N
 def paid_once_more(place: Place, _gateway: StripeGateway, intent: Row) -> None:
     """A recomputation that forgets what was paid: a case that has its money is proposed the same once more."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
-        twin = _twin(db, intent, intent["case_id"])
+        twin = _twin(db, intent, intent["case_id"], lock_what_counts(db, intent))
     _approve(place, twin)
 
 
@@ -229,6 +246,7 @@ _WHOLE_LINE: Final = """
 def more_than_the_line(place: Place, _gateway: StripeGateway, intent: Row) -> None:
     """An engine that pays a whole line for one unit of it: the case's line was paid in part, and all of it is claimed again."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
+        case = lock_what_counts(db, intent)
         line = first(
             db, "SELECT l.line_id, l.gross_minor FROM line_claims c JOIN order_lines l USING (merchant_id, line_id)"
             " WHERE c.merchant_id = :m AND c.intent_id = :i AND c.step = 'claim' LIMIT 1", m=intent["merchant_id"],
@@ -240,7 +258,6 @@ def more_than_the_line(place: Place, _gateway: StripeGateway, intent: Row) -> No
         run(db, _WHOLE_LINE, m=intent["merchant_id"], new=entitlement_id, c=intent["case_id"], old=intent["entitlement_id"],
             gross=gross)  # fmt: skip
         proposal = Proposal(intent["capture_id"], intent["currency"], gross, gross, {line["line_id"]: gross})
-        case = lock_case(db, intent["merchant_id"], intent["case_id"])
         propose(db, case, _basis(intent, entitlement_id), proposal, intent["requester"])
 
 
@@ -335,6 +352,13 @@ _ON_DISPUTED_CHARGE: Final = """
 """
 
 
+def _disputed(db: Connection, intent: Row) -> bool:
+    return scalar(
+        db, "SELECT EXISTS (SELECT FROM disputes d WHERE d.merchant_id = :m AND d.charge_ref = :c"
+        " AND d.status NOT IN ('won', 'prevented', 'warning_closed'))", m=intent["merchant_id"], c=intent["charge_ref"],
+    ) is True  # fmt: skip
+
+
 def send_although_disputed(place: Place, gateway: StripeGateway, intent: Row) -> None:
     """A submitter that lets go what was held and does not look at the disputes again."""
     ends = time.monotonic() + PATIENCE_SECONDS
@@ -350,6 +374,9 @@ def send_although_disputed(place: Place, gateway: StripeGateway, intent: Row) ->
             raise TooLate
         for name, move in (("released", ("held", "approved")), ("submitting", ("approved", "submitting"))):
             append(db, case, f"intent.{name}", "system", intent_id=held["intent_id"], move=move)
+        # A dispute that was won before the guard looked holds nothing; no dispute is opened twice.
+        if not _disputed(db, held):
+            raise TooLate
         sent = scalar(db, "SELECT request FROM outbox WHERE merchant_id = :m AND intent_id = :i", m=held["merchant_id"],
                       i=held["intent_id"])  # fmt: skip
     gateway.refund(dict(sent), held["provider_key"])

@@ -4,7 +4,7 @@ import secrets
 from typing import Final
 
 from faults.place import Place
-from faults.rogues import Row, TooLate, the_live_one
+from faults.rogues import Row, TooLate, lock_what_counts, the_live_one
 from jobs.stripe_gateway import StripeGateway
 from ledger.allowances import AllowanceRequest, open_allowance
 from ledger.approvals import Seen, approve
@@ -20,6 +20,7 @@ from ledger.seals import Sealer
 def exchanged_after_payment(place: Place, _gateway: StripeGateway, intent: Row) -> None:
     """A page that records an exchange of whatever case it is opened on: the customer has the money and gets new goods."""
     with transaction(place.stack.console, intent["merchant_id"]) as db:
+        lock_what_counts(db, intent)
         run(
             db, "INSERT INTO exchanges (merchant_id, case_id, wish, in_stock, policy_id, policy_version, recorded_by)"
             " VALUES (:m, :c, 'the same once more', true, :p, :v, :who)", m=intent["merchant_id"], c=intent["case_id"],
@@ -51,6 +52,7 @@ def kept_for_money_after_its_refund(place: Place, _gateway: StripeGateway, inten
     merchant_id, case_id, entitlement_id = intent["merchant_id"], uuid7(), uuid7()
     keys = {"m": merchant_id, "c": intent["case_id"], "new": case_id, "who": place.world.priya.actor}
     with transaction(place.stack.console, merchant_id) as db:
+        lock_what_counts(db, intent)
         claim = first(
             db, "SELECT line_id FROM line_claims WHERE merchant_id = :m AND intent_id = :i AND step = 'claim' LIMIT 1",
             m=merchant_id, i=intent["intent_id"],
