@@ -26,11 +26,17 @@ MODULES = (
     "money", "allocation", "allocation_shares", "allocation_bundles", "allocation_gaps", "allocation_tax", "allocation_lines",
     "promo_value", "calendar_days", "entitlement_pieces", "entitlement_promo", "entitlement_shipping",
     "entitlement_deductions", "entitlement_allowances", "entitlement_draws", "entitlement_windows",
+    "entitlement_facts", "entitlement_products", "entitlement_conflicts", "entitlement_rules", "entitlement_tracks",
+    "entitlement_verdict", "entitlement_override", "entitlement_deadlines", "entitlement", "duplicate_charges",
 )  # fmt: skip
 TESTS = (
     "tests/unit/test_owed_examples.py", "tests/unit/test_owed_cases.py", "tests/unit/test_owed_rules.py",
     "tests/unit/test_owed_import.py", "tests/unit/test_money.py", "tests/unit/test_allocation.py",
-    "tests/unit/test_entitlement.py", "tests/unit/test_owed_planted.py", "tests/unit/test_owed_properties.py",
+    "tests/unit/test_entitlement.py", "tests/unit/test_owed_law.py",
+    "tests/unit/test_owed_findings.py", "tests/unit/test_owed_terms.py", "tests/unit/test_owed_parts.py",
+    "tests/unit/test_duplicate_charges.py", "tests/unit/test_owed_planted.py", "tests/unit/test_owed_properties.py",
+    "tests/unit/test_owed_properties_terms.py", "tests/unit/test_owed_properties_records.py",
+    "tests/unit/test_owed_properties_together.py",
 )  # fmt: skip
 SWAPPED_NAMES = {"min": "max", "max": "min"}
 SWAPPED_EXPRESSIONS = {"sub": "sum", "neg": "int", "min": "sum", "max0": "int", "sum": "sub"}

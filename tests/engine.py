@@ -165,17 +165,30 @@ class Shop:
         self.tax[case] = entitlement.tax_minor
         for draw in entitlement.draws:
             self.paid.setdefault(case, []).append(CasePayment(draw.capture_id, draw.order_minor, draw.minor))
-            self.captures = [
-                replace(
-                    held,
-                    available_minor=held.available_minor - draw.minor,
-                    drawn_order_minor=held.drawn_order_minor + draw.order_minor,
-                )
-                if held.capture_id == draw.capture_id
-                else held
-                for held in self.captures
-            ]
+            self._draw(draw.capture_id, draw.minor, draw.order_minor)
         return entitlement
+
+    def sent_back(self, case: str, entitlement: Entitlement) -> None:
+        """The bank sends back what was paid for a case by this entitlement."""
+        for draw in entitlement.draws:
+            self.paid[case].remove(CasePayment(draw.capture_id, draw.order_minor, draw.minor))
+            self._draw(draw.capture_id, -draw.minor, -draw.order_minor)
+
+    def given_outside(self, capture_id: str, minor: int) -> None:
+        """Somebody refunds so much of a capture elsewhere."""
+        self._draw(capture_id, minor, 0)
+
+    def _draw(self, capture_id: str, minor: int, order_minor: int) -> None:
+        self.captures = [
+            replace(
+                held,
+                available_minor=held.available_minor - minor,
+                drawn_order_minor=held.drawn_order_minor + order_minor,
+            )
+            if held.capture_id == capture_id
+            else held
+            for held in self.captures
+        ]
 
     def paid_minor(self) -> int:
         return sum(payment.order_minor for payments in self.paid.values() for payment in payments)

@@ -62,8 +62,9 @@ def _line(tape: Tape, number: int, kind: str, step: int, exclusive: bool) -> dic
     quantity = _quantity(tape) if kind == "goods" else 1
     price = tape.pick(6000) * step if quantity < 10 else tape.pick(300) * step
     found: dict[str, Any] = {
-        "line_ref": f"L{number}", "position": number, "kind": kind, "sku": f"S{number}", "title": "Thing",
-        "quantity": quantity, "unit_price_minor": price,
+        "line_ref": f"L{number}", "position": number, "kind": kind, "sku": f"S{number}",
+        "title": TITLES[price % len(TITLES)], "quantity": quantity, "unit_price_minor": price,
+        "list_price_minor": price + price % 97 * step,
     }  # fmt: skip
     worth = quantity * price
     if tape.chance(4) and worth:
@@ -80,11 +81,20 @@ def _line(tape: Tape, number: int, kind: str, step: int, exclusive: bool) -> dic
     return found
 
 
-RULES = (
+RULES: tuple[dict[str, Any], ...] = (
     {"type": "threshold_amount", "min_goods_minor": 5000, "off_bps": 1000},
     {"type": "buy_get", "buy": 2, "get": 1},
     {"type": "mix_match", "count": 3, "price_minor": 4000},
+    {"type": "threshold_amount", "min_goods_minor": 9000, "off_minor": 700},
+    {"type": "buy_get", "buy": 1, "get": 1, "off_bps": 5000},
+    {
+        "type": "quantity_break",
+        "tiers": ({"from_quantity": 3, "unit_minor": 2000}, {"from_quantity": 9, "unit_minor": 900}),
+    },
+    {"type": "free_shipping", "min_goods_minor": 4000, "shipping_minor": 490},
+    {"type": "free_gift", "gift_line": "L7"},
 )
+TITLES = ("Thing", "Teekanne »Größe 2«", "كوب أزرق", "砂時計")
 
 
 def _policy(tape: Tape, plain: bool) -> PolicyTerms:
@@ -94,13 +104,14 @@ def _policy(tape: Tape, plain: bool) -> PolicyTerms:
         "keep" if plain else tape.one_of(("keep", "reprice_kept")),
         0 if plain else tape.one_of((0, 1000, 5000)),
         0 if plain else tape.one_of((0, 390)),
+        "keep" if plain else tape.one_of(("keep", "hold", "deduct_value")),
     )
     if key not in _POLICIES:
-        partial, tenders, broken, rate, label = key
+        partial, tenders, broken, rate, label, gift = key
         _POLICIES[key] = terms(
             shipping={"full_return": "full", "partial_return": partial},
             tender_order=tenders,
-            promo={"threshold": broken, "buy_get": broken},
+            promo=dict.fromkeys(BREAKABLE, broken) | {"gift_kept": gift},
             restocking={"bps": rate, "flat_minor": {"EUR": 50} if rate else {}},
             label={"minor": {"EUR": label}},
             grade_bps={"C": 3000, "D": 10_000},
@@ -109,7 +120,8 @@ def _policy(tape: Tape, plain: bool) -> PolicyTerms:
     return _POLICIES[key]
 
 
-_POLICIES: dict[tuple[str, str, str, int, int], PolicyTerms] = {}
+BREAKABLE = ("threshold", "quantity_break", "buy_get", "free_shipping")
+_POLICIES: dict[tuple[str, str, str, int, int, str], PolicyTerms] = {}
 
 
 def make(data: bytes, *, plain: bool = False) -> Made:
@@ -131,11 +143,18 @@ def make(data: bytes, *, plain: bool = False) -> Made:
         refs = tuple(one["line_ref"] for one in goods)
         method = tape.one_of(("value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"))
         off = tape.pick(min(worth, 60_000)) // step * step
-        discounts = ({"id": "P", "minor": off, "applies_to": refs, "method": method, "promo": tape.one_of(RULES)},)
+        rule = tape.one_of(RULES)
+        if rule["type"] == "free_gift":
+            gift = _line(tape, 7, "goods", step, exclusive) | {"quantity": 1, "discounts": ()}
+            gift["taxes"] = ({"code": "VAT", "rate_ppm": 0, "minor": 0},)
+            lines.append(gift)
+            refs, off = (*refs, "L7"), gift["unit_price_minor"]
+        discounts = ({"id": "P", "minor": off, "applies_to": refs, "method": method, "promo": rule},)
     facts: dict[str, Any] = {
         "external_ref": "A-1", "currency": currency, "total_minor": 0, "placed_at": PLACED, "zone": "Europe/Berlin",
+        "disclosures": dict.fromkeys(("restocking_fee", "return_cost_on_consumer", "gift_condition"), True),
         "channel": "web", "price_mode": "exclusive" if exclusive else "inclusive", "lines": tuple(lines),
-        "order_discounts": discounts, "disclosures": {"restocking_fee": True, "return_cost_on_consumer": True},
+        "order_discounts": discounts,
     }  # fmt: skip
     # What the lines come to is not known before they are allocated: the total follows from them.
     stated = OrderFacts.model_validate(facts)

@@ -61,6 +61,11 @@ def drawn(entitlement: Entitlement) -> dict[str, int]:
     return {draw.capture_id: draw.minor for draw in entitlement.draws}
 
 
+def test_a_line_says_how_many_units_it_is_about_wherever_they_begin() -> None:
+    record = entitled(design_order(), back(("L1", 1, 3)), DESIGN_CAPTURES).record
+    assert record["lines"][0]["say"] == "2 of 3 TEE-M at what was paid"
+
+
 def test_two_shirts_back_give_the_record_of_the_design() -> None:
     record = entitled(design_order(), back(("L1", 0, 2)), DESIGN_CAPTURES).record
     shirts = record["lines"][0]

@@ -394,6 +394,18 @@ FAULTS: dict[str, dict[str, Fault]] = {
             [0, 5000],
             {"bundle_return": "whole_only"},
         ),
+        "only whole: the first lacks 2 of its 3 of B, the second goes back for 50.00": Fault(
+            lambda: bundle(2, 5000, [(1, 2000), (3, 1000)]),
+            [[("L2", 0, 2), ("L3", 2, 6)]],
+            [5000],
+            {"bundle_return": "whole_only"},
+        ),
+        "only whole: the first lacks 2 in the midst of its 3 of B": Fault(
+            lambda: bundle(2, 5000, [(1, 2000), (3, 1000)]),
+            [[("L2", 0, 2), ("L3", 0, 1), ("L3", 3, 6)]],
+            [5000],
+            {"bundle_return": "whole_only"},
+        ),
     },
 }  # fmt: skip
 ROWS = [(case, name) for case, faults in FAULTS.items() for name in faults]

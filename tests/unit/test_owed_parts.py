@@ -214,3 +214,13 @@ def test_without_priors_the_control_of_one_policy_pays_less_than_two_that_take_l
     """The control: by one policy alone the lamp would bear what coats bear."""
     one = derive(sold(), worn("L1", "L2"), Priors((state("c1", 18500),)), terms(**COATS), NOON)
     assert one.total_minor == 10000 + 8000 + 500 - 3000 - 2400 - 400
+
+
+def test_of_two_policies_that_pay_before_receipt_the_lower_maximum_counts() -> None:
+    """Coats may pay 200.00 before they are here and lamps 100.00: 177.00 for both needs a manager."""
+    ahead = {"refund_trigger": "announced", "routes": {"manager_from_minor": {"EUR": 90_000}}}
+    announced = Evidence("R-1", units(("L1", 0, 2), ("L2", 0, 1)))
+    for coats, lamps, level in ((20_000, 10_000, "manager"), (10_000, 20_000, "manager"), (20_000, 17_700, "staff")):
+        policy = both(ahead | {"advance_max_minor": {"EUR": coats}}, ahead | {"advance_max_minor": {"EUR": lamps}})
+        found = entitled(sold(), announced, policy=policy)
+        assert (found.total_minor, found.record["route"]["level"]) == (17_700, level)
