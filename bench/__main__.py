@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from bench.cpu import print_cpu
 from bench.figures import FIGURES
 from bench.measure import Result, write
 from bench.work import Bench
@@ -19,11 +20,16 @@ def main() -> int:
         "--settled", type=int, default=1_000_000, help="how many settled refunds F8 looks among, and F15 compares"
     )
     parser.add_argument("--audited", type=int, default=100_000, help="how many entitlements F14 derives again")
+    parser.add_argument("--cpu", action="store_true", help="only the processor time of an approval, on Linux")
     given = parser.parse_args()
     sizes = {"F8": given.settled, "F14": given.audited, "F15": given.settled}
     wanted = [name.strip().upper() for name in given.only.split(",")]
     if unknown := [name for name in wanted if name not in FIGURES]:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    if given.cpu:
+        with Bench(Path("build/bench")) as bench:
+            print_cpu(bench)
+        return 0
     results: list[Result] = []
     with Bench(Path("build/bench")) as bench:
         for name in wanted:

@@ -37,13 +37,15 @@ from ledger.errors import (
     WrongState,
 )
 from ledger.events import (
-    ANOTHER_WAITS_OF_INTENT,
+    EVENT_COLUMNS,
+    EVENT_VALUES,
     LockedCase,
     append,
     held_stage,
     lock_case_of_intent_later,
     locked_case,
     next_event,
+    stage_after,
 )
 from ledger.fingerprint import (
     NO_EVIDENCE,
@@ -55,7 +57,7 @@ from ledger.fingerprint import (
     evidence_of_intents_later,
     fingerprint,
     frozen_request,
-    lock_intent_later,
+    lock_intent_with,
     lock_intents_later,
     not_sendable,
     request_digest,
@@ -64,7 +66,13 @@ from ledger.hops import hop
 from ledger.ids import uuid7
 from ledger.limits import Sum, lock_payee_later, sums_later, sums_of
 from ledger.log_fields import log
-from ledger.reservation import leaves_too_little, reserve_cap_or_hold_later, transfer
+from ledger.reservation import (
+    TRANSFER_COLUMNS,
+    TRANSFER_VALUES,
+    leaves_too_little,
+    reserve_cap_or_hold_later,
+    transfer_of,
+)
 from ledger.seals import Sealer, SealVerifier
 from ledger.states import STAGE
 from ledger.strength import Proof, Shown, fault_of_strength, show
@@ -147,9 +155,7 @@ def approve(
     sends_at = case.at + timedelta(seconds=cancel_window_seconds)
     with refused_as_said(), together(db):
         shown.write(db, merchant_id, approval["approval_id"])
-        write_approval(db, case, intent, approval, stage=standing.stage)
-        transfer(db, intent, "reserve")
-        freeze_request(db, intent, now_print, sends_at, trace)
+        write_approval(db, case, intent, approval, sends_at, trace, stage=standing.stage)
         held_by_cap = reserve_cap_or_hold_later(
             db, intent, next_event(case, "intent.held", "system", intent_id=intent_id, move=("approved", "held"), reason="cap",
                                    stage=held_stage(case))
@@ -192,15 +198,14 @@ def _lock_and_read(db: Connection, merchant_id: UUID, intent_id: UUID, staff_id:
     with together(db):
         lock_payee_later(db, merchant_id, intent_id)
         locked = lock_case_of_intent_later(db, merchant_id, intent_id)
-        read = lock_intent_later(db, merchant_id, intent_id)
+        read = run_later(db, _LOCK_INTENT_FOR, m=merchant_id, merchant_id=merchant_id, intent_id=intent_id, s=staff_id)
         evidence = evidence_of_intent_later(db, merchant_id, intent_id)
-        around = run_later(db, _AROUND, m=merchant_id, s=staff_id, i=intent_id)
         summed = sums_later(db, merchant_id, [intent_id])
-    case, intent, found = locked_case(locked.first()), read.first(), around.first()
-    if intent is None or found is None:
+    case, intent = locked_case(locked.first()), read.first()
+    if intent is None:
         raise NotFound
-    stage = case.stage if case.stage == STAGE["proposed"] and found["another_waits"] else STAGE["approved"]
-    return _Standing(case, intent, digest_of_evidence(evidence.rows()), found["role"], stage,
+    stage = case.stage if case.stage == STAGE["proposed"] and intent["another_waits"] else STAGE["approved"]
+    return _Standing(case, intent, digest_of_evidence(evidence.rows()), intent["approvers_role"], stage,
                      sums_of(summed.rows()).get(intent_id))  # fmt: skip
 
 
@@ -214,7 +219,10 @@ _MEMBER: Final = """
     SELECT m.role FROM memberships m JOIN staff s ON s.staff_id = m.staff_id WHERE m.merchant_id = :m
         AND m.staff_id = :s AND m.ended_at IS NULL AND s.disabled_at IS NULL
 """
-_AROUND: Final = f"SELECT ({_MEMBER}) AS role, EXISTS ({ANOTHER_WAITS_OF_INTENT}) AS another_waits"
+# The intent, what the person is now, and whether another refund of its case waits for its approval.
+_LOCK_INTENT_FOR: Final = lock_intent_with(f"""({_MEMBER}) AS approvers_role, EXISTS (SELECT 1 FROM intents x
+        WHERE x.merchant_id = i.merchant_id AND x.case_id = i.case_id AND x.intent_id <> i.intent_id AND x.state = 'proposed')
+        AS another_waits""")  # noqa: S608 - constants
 
 
 @contextmanager
@@ -434,12 +442,15 @@ def current_evidence(db: Connection, intent: RowMapping) -> bytes:
     return evidence_digest(db, intent["merchant_id"], intent["case_id"])
 
 
-_INSERT_APPROVAL: Final = """
-    INSERT INTO approvals (merchant_id, approval_id, intent_id, seat, approver, staff_id, requester, case_opener, fingerprint,
-        strength, note, operation_key, approved_at, expires_at, seal_key_id, seal)
-    VALUES (:merchant_id, :approval_id, :intent_id, :seat, :approver, :staff_id, :requester, :case_opener, :fingerprint,
-        :strength, :note, :operation_key, :approved_at, :expires_at, :seal_key_id, :seal)
+_APPROVAL_COLUMNS: Final = """
+    merchant_id, approval_id, intent_id, seat, approver, staff_id, requester, case_opener, fingerprint, strength, note,
+    operation_key, approved_at, expires_at, seal_key_id, seal
 """
+_APPROVAL_VALUES: Final = """
+    :merchant_id, :approval_id, :intent_id, :seat, :approver, :staff_id, :requester, :case_opener, :fingerprint, :strength, :note,
+    :operation_key, :approved_at, :expires_at, :seal_key_id, :seal
+"""
+_INSERT_APPROVAL: Final = f"INSERT INTO approvals ({_APPROVAL_COLUMNS}) VALUES ({_APPROVAL_VALUES})"  # noqa: S608 - two constants
 
 
 def sealed_approval(
@@ -452,7 +463,7 @@ def sealed_approval(
         "merchant_id": intent["merchant_id"], "approval_id": uuid7(), "intent_id": intent["intent_id"], "seat": seat,
         "approver": f"staff:{staff_id}" if staff_id else actor_of(intent), "staff_id": staff_id, "requester": intent["requester"],
         "case_opener": intent["case_opener"], "fingerprint": seen.fingerprint, "strength": strength if staff_id else "policy",
-        # One of white space says nothing of how records that contradict one another were settled (`conflicts_in_words`).
+        # One of white space says nothing of how records that contradict one another were settled (`of_what_stands`).
         "note": mask_card_numbers(seen.note)[:2000] if seen.note.strip() else "",
         "operation_key": seen.operation_key, "approved_at": intent["at"],
         "expires_at": intent["at"] + timedelta(hours=APPROVAL_HOURS), "seal_key_id": sealer.key_id,
@@ -460,38 +471,44 @@ def sealed_approval(
     return approval | {"seal": sealer.seal(approval)}
 
 
-def write_approval(
-    db: Connection, case: LockedCase, intent: RowMapping, approval: dict[str, Any], *, rule: str = "", stage: str | None = None
-) -> None:  # fmt: skip
-    """Writes a sealed approval and moves its intent; `refused_as_said` around it says what the database refuses.
+# One statement, for each costs the server and this process as much again as its row. Every part takes the row of the one before,
+# so they are written in this order; what each sets off (states, balances, a person's windows) follows in this order at its end.
+_BIND: Final = f"""
+    WITH approved AS (INSERT INTO approvals ({_APPROVAL_COLUMNS}) VALUES ({_APPROVAL_VALUES}) RETURNING 1),
+    moved AS (INSERT INTO events ({EVENT_COLUMNS}) SELECT {EVENT_VALUES} FROM approved RETURNING 1),
+    reserved AS (INSERT INTO transfers ({TRANSFER_COLUMNS}) SELECT {TRANSFER_VALUES} FROM moved RETURNING 1)
+    INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at)
+    SELECT :merchant_id, :intent_id, CAST(:request AS jsonb), :request_digest, :trace, :approved_at, :due_at FROM reserved
+"""  # noqa: S608 - constants
 
-    `rule`: what a policy approved by. `stage`: as for `append`.
+
+def write_approval(
+    db: Connection, case: LockedCase, intent: RowMapping, approval: dict[str, Any], due_at: datetime, trace: str = "", *,
+    rule: str = "", stage: str | None = None,
+) -> None:  # fmt: skip
+    """Writes a sealed approval, moves its intent, reserves the capture and freezes the request as it will be sent from `due_at`.
+
+    `refused_as_said` around it says what the database refuses. `rule`: what a policy approved by. `stage`: as for `append`.
+    Locks the person's windows and the capture.
     """
-    body = {"approval": str(approval["approval_id"]), "fingerprint": bytes(approval["fingerprint"]).hex(),
-            "amount_minor": str(intent["amount_minor"]), "currency": intent["currency"]}  # fmt: skip
-    insert_approval(db, approval)
-    append(db, case, "intent.approved", approval["approver"], body | ({"rule": rule} if rule else {}),
-           intent_id=intent["intent_id"], move=("proposed", "approved"), stage=stage)  # fmt: skip
+    print_ = bytes(approval["fingerprint"])
+    body = {"approval": str(approval["approval_id"]), "fingerprint": print_.hex(), "amount_minor": str(intent["amount_minor"]),
+            "currency": intent["currency"]}  # fmt: skip
+    if rule:
+        body["rule"] = rule
+    intent_id = intent["intent_id"]
+    event = next_event(case, "intent.approved", approval["approver"], body, intent_id=intent_id, move=("proposed", "approved"),
+                       stage=stage if stage is not None else stage_after(db, case, intent_id, "approved"))  # fmt: skip
+    request = canonical_bytes(frozen_request(intent, print_))
+    values = event | transfer_of(intent, "reserve") | approval
+    run_later(db, _BIND, **values, request=request.decode(), request_digest=digest_of_request(request),
+              trace=trace or tracing.current(), due_at=due_at)  # fmt: skip
+    case.followed_by(event)
 
 
 def insert_approval(db: Connection, approval: dict[str, Any]) -> None:
     """The row alone, as the harness writes it that shows what the database refuses."""
     run_later(db, _INSERT_APPROVAL, **approval)
-
-
-def freeze_request(db: Connection, intent: RowMapping, print_: bytes, due_at: datetime, trace: str) -> None:
-    """Writes the request of an approved intent as it will be sent."""
-    request = canonical_bytes(frozen_request(intent, print_))
-    run_later(
-        db, _INSERT_OUTBOX, m=intent["merchant_id"], i=intent["intent_id"], request=request.decode(),
-        digest=digest_of_request(request), trace=trace or tracing.current(), at=intent["at"], due=due_at,
-    )  # fmt: skip
-
-
-_INSERT_OUTBOX: Final = """
-    INSERT INTO outbox (merchant_id, intent_id, request, request_digest, trace, approved_at, due_at)
-    VALUES (:m, :i, CAST(:request AS jsonb), :digest, :trace, :at, :due)
-"""
 
 
 def decided_or_stale(db: Connection, intent: RowMapping) -> LedgerError:

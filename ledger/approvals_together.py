@@ -19,7 +19,6 @@ from ledger.approvals import (
     check_sum,
     current_evidence,
     decided_or_stale,
-    freeze_request,
     hold,
     refuse_no_duplicate,
     refuse_not_sendable,
@@ -34,7 +33,7 @@ from ledger.errors import AlreadyDecided, NotFound, Stale, WrongState
 from ledger.events import LockedCase, lock_case
 from ledger.fingerprint import fingerprint, read_intent
 from ledger.limits import lock_payee_later, read_sum
-from ledger.reservation import reserve_cap_later, transfer
+from ledger.reservation import reserve_cap_later
 from ledger.seals import Sealer
 from ledger.two_managers import TWO_MANAGERS
 
@@ -71,14 +70,10 @@ def approve_together(
     decided = {}
     sends_at = case.at + timedelta(seconds=cancel_window_seconds)
     with refused_as_said(), together(db):
-        for intent in intents:
-            approval = sealed_approval(intent, staff_id, seen[intent["intent_id"]], sealer)
-            write_approval(db, case, intent, approval)
-            decided[intent["intent_id"]] = approval["approval_id"]
         for intent in sorted(intents, key=lambda intent: intent["capture_id"]):
-            transfer(db, intent, "reserve")
-        for intent in intents:
-            freeze_request(db, intent, seen[intent["intent_id"]].fingerprint, sends_at, trace)
+            approval = sealed_approval(intent, staff_id, seen[intent["intent_id"]], sealer)
+            write_approval(db, case, intent, approval, sends_at, trace)
+            decided[intent["intent_id"]] = approval["approval_id"]
         counted = {intent["intent_id"]: reserve_cap_later(db, intent) for intent in intents}
     kept = {intent_id for intent_id, entry in counted.items() if entry.count == 1}
     for intent in intents:

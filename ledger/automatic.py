@@ -13,14 +13,13 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from sqlalchemy.exc import IntegrityError
 
-from ledger.approvals import Decision, Seen, freeze_request, sealed_approval, write_approval
+from ledger.approvals import Decision, Seen, sealed_approval, write_approval
 from ledger.automatic_rule import OBSTACLES, actor_of, obstacle
 from ledger.database import first, rows, scalar, together
-from ledger.errors import NotEnoughMoneyLeft
 from ledger.events import LockedCase, append, lock_case
 from ledger.fingerprint import evidence_digest, fingerprint, not_sendable, read_intent
 from ledger.limits import lock_payee_later, read_sum
-from ledger.reservation import leaves_too_little, reserve_cap_later, transfer
+from ledger.reservation import leaves_too_little, reserve_cap_later
 from ledger.seals import Sealer
 
 # Kept with the case: that the policy did not approve a refund that it names, and why.
@@ -96,12 +95,8 @@ def _approve(
     sends_at = case.at + timedelta(seconds=cancel_window_seconds)
     try:
         with together(db):
-            write_approval(db, case, intent, approval, rule="automatic")
-            transfer(db, intent, "reserve")
-            freeze_request(db, intent, print_, sends_at, trace)
+            write_approval(db, case, intent, approval, sends_at, trace, rule="automatic")
             counted = reserve_cap_later(db, intent)
-    except NotEnoughMoneyLeft as error:
-        raise _Refused("no_money") from error
     except IntegrityError as error:
         raise _Refused(_reason_of(error)) from error
     if counted.count != 1:

@@ -209,13 +209,8 @@ _GOES_ON: Final = frozenset({"approved", "held", "submitting", "unknown", "pendi
 
 
 _ANOTHER_WAITS: Final = """
-    SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = {case} AND intent_id <> :i AND state = 'proposed' LIMIT 1
+    SELECT 1 FROM intents WHERE merchant_id = :m AND case_id = :c AND intent_id <> :i AND state = 'proposed' LIMIT 1
 """
-_ANOTHER_WAITS_OF_CASE: Final = _ANOTHER_WAITS.format(case=":c")
-# The same for a case that is only known by the intent.
-ANOTHER_WAITS_OF_INTENT: Final = _ANOTHER_WAITS.format(
-    case="(SELECT case_id FROM intents WHERE merchant_id = :m AND intent_id = :i)"
-)
 
 
 def stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state: str) -> str | None:
@@ -224,7 +219,7 @@ def stage_after(db: Connection, case: LockedCase, intent_id: UUID | None, state:
     if (
         case.stage == STAGE["proposed"]
         and state in _GOES_ON
-        and scalar(db, _ANOTHER_WAITS_OF_CASE, m=case.merchant_id, c=case.case_id, i=intent_id)
+        and scalar(db, _ANOTHER_WAITS, m=case.merchant_id, c=case.case_id, i=intent_id)
     ):
         return case.stage
     return STAGE.get(state)

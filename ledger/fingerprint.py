@@ -62,9 +62,9 @@ def read_intent(db: Connection, merchant_id: UUID, intent_id: UUID, *, lock: boo
     return first(db, _LOCK_INTENT if lock else INTENT_SQL, merchant_id=merchant_id, intent_id=intent_id)
 
 
-def lock_intent_later(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
-    """`read_intent` with its lock, together with the lock of its case that goes before."""
-    return run_later(db, _LOCK_INTENT, merchant_id=merchant_id, intent_id=intent_id)
+def lock_intent_with(columns: str) -> str:
+    """The statement of `read_intent` with its lock and more columns, of the intent `i`; for use behind the lock of its case."""
+    return _LOCK_INTENT.replace("now() AS at", f"now() AS at, {columns}", 1)
 
 
 def lock_intents_later(db: Connection, merchant_id: UUID, intent_ids: Sequence[UUID]) -> Later:

@@ -125,7 +125,7 @@ _SUM: Final = f"""
         CASE WHEN i.route <> 'desk' OR e.record->'route'->>'level' <> 'staff' THEN 'manager' ELSE 'desk' END AS base_route,
         i.route AS bound, t.others, t.others_minor, asked.minor AS asked_minor, (
             SELECT s FROM unnest(array_append(under.routes, now_in.routes)) r
-            CROSS JOIN LATERAL strength_for(r, o.currency, i.order_minor + t.others_minor + asked.minor, i.route = 'two_managers') s
+            CROSS JOIN LATERAL (SELECT strength_for(r, o.currency, together.minor, i.route = 'two_managers') AS s) strengths
             ORDER BY array_position(ARRAY['passkey', 'factor', 'session'], s) LIMIT 1) AS strength
     FROM unnest((SELECT CAST(:ids AS uuid[]))) wanted(id)
     JOIN LATERAL (SELECT * FROM intents c WHERE c.merchant_id = :m AND c.intent_id = wanted.id OFFSET 0) i ON true
@@ -136,7 +136,7 @@ _SUM: Final = f"""
         AND t.effective @> now() LIMIT 1) today ON true
     CROSS JOIN LATERAL (SELECT coalesce(today.document, p.document)->'routes' AS routes) now_in
     CROSS JOIN LATERAL (SELECT CASE WHEN i.requester LIKE 'staff:%' AND coalesce(now_in.routes->'sum_over' @> '"staff_day"', true)
-        AND {_BY_OPINION.format(of="i")} THEN ({_ASKED_BEFORE}) ELSE 0 END AS minor) asked
+        AND {_BY_OPINION.format(of="i")} THEN ({_ASKED_BEFORE}) ELSE 0 END AS minor OFFSET 0) asked
     CROSS JOIN LATERAL (SELECT min(other.minor) AS minor, min(other.two_minor) AS two_minor, array_agg(other.routes) AS routes,
             coalesce(bool_or(other.minor IS NULL), false) OR (now_in.routes->'manager_from_minor'->>o.currency) IS NULL AS unnamed
         FROM jsonb_array_elements(e.record->'policies') part CROSS JOIN LATERAL (
@@ -157,6 +157,7 @@ _SUM: Final = f"""
             AND (x.entitlement_id = i.entitlement_id OR n.at < mine.at
                 OR (mine.at IS NULL AND (n.at IS NOT NULL OR x.number < i.number)))
     ) t
+    CROSS JOIN LATERAL (SELECT i.order_minor + t.others_minor + asked.minor AS minor OFFSET 0) together
 """  # noqa: S608 - constants
 
 

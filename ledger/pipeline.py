@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.adapt import Transformer
 from psycopg.pq import PipelineStatus
 
 
@@ -61,7 +62,10 @@ class _InOnePiece(psycopg.Pipeline):
 
 
 class Queued(psycopg.RawCursor[Any]):
-    """Inside a pipeline it waits for nothing."""
+    """Inside a pipeline it waits for nothing, and shares with the others of its connection how values are written and read.
+
+    A cursor of its own would look up how to write each type it sends and read each column it gets, for every statement anew.
+    """
 
     def _execute_gen(
         self, query: Any, params: Any = None, *, prepare: bool | None = None, binary: bool | None = None
@@ -71,5 +75,18 @@ class Queued(psycopg.RawCursor[Any]):
             yield from super()._execute_gen(query, params, prepare=prepare, binary=binary)
             return
         yield from self._start_query(query)
+        self._tx = _shared(connection)
         yield from self._maybe_prepare_gen(self._convert_query(query, params), prepare=prepare, binary=binary)
         yield from connection._prepared.maintain_gen(connection)  # noqa: SLF001
+
+    def fetchall(self) -> list[Any]:
+        """All rows. Another statement's answer may have come since this one's, so what reads them is told whose they are."""
+        if self.pgresult is not None:
+            self._tx.set_pgresult(self.pgresult)
+        return super().fetchall()
+
+
+def _shared(connection: Any) -> Any:
+    if not hasattr(connection, "_shared_transformer"):
+        connection._shared_transformer = Transformer(connection)  # noqa: SLF001 - ends with the connection
+    return connection._shared_transformer  # noqa: SLF001

@@ -15,10 +15,13 @@ from ledger.errors import NotEnoughMoneyLeft
 from ledger.events import EVENT_COLUMNS, EVENT_VALUES
 from ledger.ids import uuid7
 
-_TRANSFER: Final = """
-    INSERT INTO transfers (merchant_id, transfer_id, capture_id, currency, intent_id, step, from_balance, to_balance, amount_minor)
-    VALUES (:merchant_id, :transfer_id, :capture_id, :currency, :intent_id, :step, :from_balance, :to_balance, :amount_minor)
+TRANSFER_COLUMNS: Final = """
+    merchant_id, transfer_id, capture_id, currency, intent_id, step, from_balance, to_balance, amount_minor
 """
+TRANSFER_VALUES: Final = """
+    :merchant_id, :transfer_id, :capture_id, :currency, :intent_id, :step, :from_balance, :to_balance, :amount_minor
+"""
+_TRANSFER: Final = f"INSERT INTO transfers ({TRANSFER_COLUMNS}) VALUES ({TRANSFER_VALUES})"  # noqa: S608 - two constants
 _MOVES: Final = {
     "reserve": ("available", "reserved"),
     "release": ("reserved", "available"),
@@ -39,17 +42,22 @@ def transfer(db: Connection, intent: RowMapping, step: str) -> None:
     A cancel moves what the payment holds. Raises NotEnoughMoneyLeft when the capture has less; IntegrityError for a step
     done twice or out of order, inside `together` at its end.
     """
-    from_balance, to_balance = (_HOLD_MOVES if intent["act"] == "cancel_payment" else _MOVES)[step]
     try:
-        run_later(
-            db, _TRANSFER, merchant_id=intent["merchant_id"], transfer_id=uuid7(), capture_id=intent["capture_id"],
-            currency=intent["currency"], intent_id=intent["intent_id"], step=step, from_balance=from_balance,
-            to_balance=to_balance, amount_minor=intent["amount_minor"],
-        )  # fmt: skip
+        run_later(db, _TRANSFER, **transfer_of(intent, step))
     except IntegrityError as error:
         if step == "reserve" and leaves_too_little(error):
             raise NotEnoughMoneyLeft from error
         raise
+
+
+def transfer_of(intent: RowMapping, step: str) -> dict[str, Any]:
+    """The row of `transfer`, for TRANSFER_COLUMNS and TRANSFER_VALUES; writes nothing."""
+    from_balance, to_balance = (_HOLD_MOVES if intent["act"] == "cancel_payment" else _MOVES)[step]
+    return {
+        "merchant_id": intent["merchant_id"], "transfer_id": uuid7(), "capture_id": intent["capture_id"],
+        "currency": intent["currency"], "intent_id": intent["intent_id"], "step": step, "from_balance": from_balance,
+        "to_balance": to_balance, "amount_minor": intent["amount_minor"],
+    }  # fmt: skip
 
 
 _TRANSFERS: Final = """

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from datetime import date
 from uuid import UUID, uuid4
 
 import pytest
@@ -69,6 +70,21 @@ def _insert_together(db: Connection, *ids: int) -> None:
     with together(db):
         for number in ids:
             run_later(db, "INSERT INTO seen VALUES (:i, 'a')", i=number)
+
+
+def test_answers_together_are_each_their_own_whenever_they_are_read(db: Connection) -> None:
+    with together(db):
+        when = run_later(
+            db, "SELECT CAST(:d AS date) AS day, CAST(:u AS uuid) AS id", d="2026-12-01", u=str(UUID(int=7))
+        )
+        numbers = run_later(db, "SELECT n, CAST(n AS text) AS said FROM generate_series(1, :most) n", most=3)
+        first_number = numbers.first()
+        none = run_later(db, "SELECT 1 AS one WHERE false")
+
+    assert none.rows() == []
+    assert first_number == {"n": 1, "said": "1"}
+    assert when.rows() == [{"day": date(2026, 12, 1), "id": UUID(int=7)}]
+    assert numbers.rows() == []  # taken once, as from any cursor
 
 
 def test_after_the_one_that_fails_none_of_those_together_runs(db: Connection) -> None:

@@ -320,7 +320,7 @@ def test_the_database_takes_no_weaker_approval_than_the_amount_takes(stack: Stac
 
 
 def test_without_the_guard_the_database_would_take_a_session_for_a_passkey(stack: Stack, world: World) -> None:
-    without(stack, "ALTER TABLE approvals DISABLE TRIGGER as_strong_as_needed")
+    without(stack, "ALTER TABLE approvals DISABLE TRIGGER of_what_stands")
     intent = shirts(stack, world, 3)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("ledger.approvals.show", _as("session"))

@@ -103,7 +103,7 @@ def test_one_manager_alone_moves_nothing_in_the_database_either_and_without_the_
     lives.approve_as(stack, world, world.jonas, intent["intent_id"])
     with pytest.raises(IntegrityError, match="two managers approve this"):
         move(stack, world, intent)
-    without(stack, "DROP TRIGGER by_two_managers ON events")
+    without(stack, "DROP TRIGGER as_approved ON events")
     move(stack, world, intent)
     assert lives.state(stack, world, intent["intent_id"]) == "approved"
 

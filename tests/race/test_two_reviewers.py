@@ -16,7 +16,6 @@ from sqlalchemy.exc import IntegrityError
 from ledger import approvals, events
 from ledger.database import Later, run_later
 from ledger.errors import AlreadyDecided
-from ledger.fingerprint import INTENT_SQL
 from tests import lives
 from tests.stack import Stack, without
 from tests.world import World, add_order, build_world
@@ -70,9 +69,6 @@ def let_both_look(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
         return run_later(db, sql, merchant_id=merchant_id, intent_id=intent_id)
 
-    def read(db: Connection, merchant_id: UUID, intent_id: UUID) -> Later:
-        return run_later(db, INTENT_SQL, merchant_id=merchant_id, intent_id=intent_id)
-
     def wait_for_the_other(intent: RowMapping, staff_id: UUID, role: str | None) -> None:
         allowed(intent, staff_id, role)
         met.wait(timeout=10)
@@ -80,7 +76,7 @@ def let_both_look(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = approvals.check_may_approve
     monkeypatch.setattr(approvals, "lock_payee_later", lambda *_: None)
     monkeypatch.setattr(approvals, "lock_case_of_intent_later", look)
-    monkeypatch.setattr(approvals, "lock_intent_later", read)
+    monkeypatch.setattr(approvals, "_LOCK_INTENT_FOR", approvals._LOCK_INTENT_FOR.replace("FOR NO KEY UPDATE OF i", ""))
     monkeypatch.setattr(approvals, "check_may_approve", wait_for_the_other)
 
 
@@ -113,7 +109,7 @@ def test_without_the_guards_of_the_database_either_it_is_approved_and_reserved_t
         stack,
         "ALTER TABLE approvals DROP CONSTRAINT approved_once_per_seat",
         "ALTER TABLE approvals DISABLE TRIGGER counts_for_its_person",
-        "ALTER TABLE approvals DISABLE TRIGGER of_proposals",
+        "ALTER TABLE approvals DISABLE TRIGGER of_what_stands",
         "ALTER TABLE events DISABLE TRIGGER USER",
         "ALTER TABLE events DROP CONSTRAINT events_pkey",
         "ALTER TABLE transfers DROP CONSTRAINT one_transfer_per_step",

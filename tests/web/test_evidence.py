@@ -183,7 +183,7 @@ def test_the_database_refuses_a_silent_approval_of_a_contradiction_and_takes_it_
         lives.approve_as(desk.stack, desk.world, desk.world.jonas, intent["intent_id"], silent)
     with pytest.raises(IntegrityError, match="a conflict is settled with a reason"):
         written()
-    without(desk.stack, "DROP TRIGGER conflicts_in_words ON approvals")
+    without(desk.stack, "DROP TRIGGER of_what_stands ON approvals")
     written()
     assert desk.count("approvals") == 1
 

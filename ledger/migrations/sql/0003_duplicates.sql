@@ -168,52 +168,7 @@ BEGIN
     RETURN NEW;
 END $$;
 CREATE TRIGGER duplicate_still_stands BEFORE INSERT ON events FOR EACH ROW
-    WHEN (NEW.from_state = 'proposed' AND NEW.to_state = 'approved' OR NEW.to_state = 'submitting') EXECUTE FUNCTION send_as_found();
-
--- As in 0001: what is approved is carried by lines of its order, or by the one payment that its case claims.
-CREATE OR REPLACE FUNCTION apply_event() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
-BEGIN
-    UPDATE cases SET head_number = NEW.number, head_hash = NEW.hash, stage = COALESCE(NEW.case_stage, stage)
-    WHERE merchant_id = NEW.merchant_id AND case_id = NEW.case_id AND head_number = NEW.number - 1
-        AND head_hash IS NOT DISTINCT FROM NEW.previous_hash;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'event does not follow the last one of its case' USING ERRCODE = 'serialization_failure';
-    END IF;
-    -- P3, P4, P6, P7, P11: what is approved has its approval and its line claims, what is sent is reserved and counted.
-    IF NEW.from_state = 'proposed' AND NEW.to_state = 'approved' THEN
-        PERFORM 1 FROM approvals WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND approver = NEW.actor;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'nothing is approved without the approval of its actor' USING ERRCODE = 'check_violation';
-        END IF;
-        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND (order_minor = (
-                SELECT sum(amount_minor) FROM line_claims WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id)
-            OR EXISTS (SELECT 1 FROM charge_claims k WHERE k.merchant_id = NEW.merchant_id AND k.case_id = NEW.case_id
-                AND k.capture_id = intents.capture_id AND k.live));
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'nothing is approved that the lines of its order do not carry' USING ERRCODE = 'check_violation';
-        END IF;
-    ELSIF NEW.to_state = 'submitting' THEN
-        PERFORM 1 FROM transfers t
-        JOIN cap_entries c ON c.merchant_id = t.merchant_id AND c.intent_id = t.intent_id AND c.step = 'reserve'
-        WHERE t.merchant_id = NEW.merchant_id AND t.intent_id = NEW.intent_id AND t.step = 'reserve';
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'nothing is sent that is not reserved and counted' USING ERRCODE = 'check_violation';
-        END IF;
-    END IF;
-    IF NEW.from_state = 'new' THEN
-        PERFORM 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = 'proposed';
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'intent is not in state proposed' USING ERRCODE = 'serialization_failure';
-        END IF;
-    ELSIF NEW.to_state IS NOT NULL THEN
-        UPDATE intents SET state = NEW.to_state, state_at = NEW.at, state_reason = NEW.reason
-        WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND state = NEW.from_state;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'intent is not in state %', NEW.from_state USING ERRCODE = 'serialization_failure';
-        END IF;
-    END IF;
-    RETURN NULL;
-END $$;
+    WHEN (NEW.to_state = 'submitting') EXECUTE FUNCTION send_as_found();
 
 CREATE FUNCTION finish_reading() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
@@ -274,23 +229,6 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON parcels FOR EACH ROW EXECU
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON parcels FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 GRANT SELECT ON parcels TO onceback_console, onceback_worker;
 GRANT INSERT ON parcels TO onceback_console;
-
--- Records that contradict one another are settled by whoever decides, in words: no person's approval passes over them in silence.
-CREATE FUNCTION settle_conflicts_in_words() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
-BEGIN
-    PERFORM 1 FROM intents i JOIN entitlements e ON e.merchant_id = i.merchant_id AND e.entitlement_id = i.entitlement_id
-    CROSS JOIN LATERAL (SELECT e.record->'rules' AS found OFFSET 0) rules
-    WHERE i.merchant_id = NEW.merchant_id AND i.intent_id = NEW.intent_id
-        AND (rules.found @> '[{"id": "evidence.conflict", "status": "needs_review"}]'
-            OR rules.found @> '[{"id": "reason.supported", "status": "needs_review"}]');
-    IF FOUND THEN
-        RAISE EXCEPTION 'a conflict is settled with a reason' USING ERRCODE = 'check_violation',
-            CONSTRAINT = 'conflict_settled_with_a_reason';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER conflicts_in_words BEFORE INSERT ON approvals FOR EACH ROW
-    WHEN (NEW.staff_id IS NOT NULL AND btrim(NEW.note) = '') EXECUTE FUNCTION settle_conflicts_in_words();
 
 -- How many contradictions the newest entitlement of a case found: kept in step with it, as the other columns of a queue row are.
 ALTER TABLE cases ADD COLUMN contradictions smallint NOT NULL DEFAULT 0 CHECK (contradictions >= 0);

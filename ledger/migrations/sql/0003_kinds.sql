@@ -250,21 +250,7 @@ BEGIN
 END $$;
 CREATE TRIGGER override_exact BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION keep_override_exact();
 
--- What two managers decide is approved by both before it moves; only there is a second seat.
-CREATE FUNCTION two_seats() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
-BEGIN
-    IF NOT EXISTS (SELECT 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id
-        AND (route <> 'two_managers' OR (SELECT count(*) FROM approvals a JOIN memberships m ON m.merchant_id = a.merchant_id
-            AND m.staff_id = a.staff_id AND m.role = 'manager' AND m.ended_at IS NULL
-            JOIN staff p ON p.staff_id = a.staff_id AND p.disabled_at IS NULL
-            WHERE a.merchant_id = NEW.merchant_id AND a.intent_id = NEW.intent_id) = 2)) THEN
-        RAISE EXCEPTION 'two managers approve this, one after the other' USING ERRCODE = 'check_violation',
-            CONSTRAINT = 'two_managers_approve';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER by_two_managers BEFORE INSERT ON events FOR EACH ROW
-    WHEN (NEW.from_state = 'proposed' AND NEW.to_state = 'approved') EXECUTE FUNCTION two_seats();
+-- What two managers decide is approved by both before it moves (`as_approved`); only there is a second seat.
 CREATE FUNCTION second_seat() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM intents WHERE merchant_id = NEW.merchant_id AND intent_id = NEW.intent_id AND route = 'two_managers')

@@ -142,9 +142,11 @@ CREATE TRIGGER publishes AFTER INSERT ON policy_answers FOR EACH ROW EXECUTE FUN
 
 GRANT SELECT, INSERT ON policy_drafts, policy_answers TO onceback_console;
 
--- Several policies may be in force at once now. Of those that set limits the lowest counts; where none does, the defaults.
+-- Several policies may be in force at once now. Of those that set limits the lowest counts; where none does, the defaults. Its names
+-- are bound as it is made, so the planner takes it in where it is called.
 CREATE OR REPLACE FUNCTION reviewer_limits(m uuid, who text, cur text, exponent integer)
-    RETURNS TABLE (span text, most integer, most_minor bigint) LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    RETURNS TABLE (span text, most integer, most_minor bigint) LANGUAGE sql STABLE
+BEGIN ATOMIC
     WITH terms AS (
         SELECT document->'limits' AS l FROM policies
         WHERE merchant_id = m AND effective @> now() AND jsonb_typeof(document->'limits') = 'object'
@@ -156,8 +158,8 @@ CREATE OR REPLACE FUNCTION reviewer_limits(m uuid, who text, cur text, exponent 
     SELECT s.span, min(coalesce((l->who->cur->s.span->>'count')::integer, 0)),
         min(coalesce((l->who->cur->s.span->>'minor')::bigint, 0))
     FROM terms, (VALUES ('hour'), ('day')) s(span)
-    WHERE who IN ('desk', 'manager') AND (s.span = 'hour' OR l->who->cur ? 'day') GROUP BY s.span
-$$;
+    WHERE who IN ('desk', 'manager') AND (s.span = 'hour' OR l->who->cur ? 'day') GROUP BY s.span;
+END;
 
 -- The rule of an intent: named by the version its fingerprint is bound to, and by the one of that policy in force now; were another
 -- in force that could decide the same sale, it would have to name it too.

@@ -12,6 +12,7 @@ depends_on = None
 # Row-level security and revoked functions are given to whatever is new, as revision 0002 did.
 STEPS = (
     "0004_factors",
+    "0004_approving",
     "0004_desks",
     "0004_teamwork",
     "0002_access",
