@@ -40,7 +40,7 @@ def test_a_worker_killed_at_any_step_of_a_send_leaves_one_refund_each(
     with jobs_process(stack, sandbox, world) as worker, psycopg.connect(stack.admin_url) as blocker:
         wait_until(lambda: call_about(sandbox, unrecorded), "the call of the third")
         blocker.execute("SELECT 1 FROM cases WHERE case_id = %s FOR UPDATE", (unrecorded.case_id,))
-        wait_until(lambda: (call_about(sandbox, unrecorded) or {})["status"], "its answer")
+        wait_until(lambda: (call_about(sandbox, unrecorded) or {}).get("status"), "its answer")
         wait_until(lambda: call_about(sandbox, acting) and call_about(sandbox, answered), "the other calls")
         states = {state_of(stack, one) for one in (acting, answered, unrecorded, not_called)}
         assert (states, call_about(sandbox, not_called)) == ({"submitting"}, None)
