@@ -1,5 +1,6 @@
 """An exchange: the customer's choice of other goods, from an order or an open return. It takes the claim and moves no money."""
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +18,9 @@ from console.kinds import carried, lines_left
 from console.operations import count_refusal, first_result, keep_result
 from ledger.cases import ReturnRequest
 from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, WrongState
-from ledger.exchanges import LONGEST_WISH, Choice, open_exchange, record_exchange, why_not
+from ledger.exchanges import LONGEST_WISH, Choice, open_exchange, read_offers, record_exchange, why_not
 from ledger.queries.case import CaseHead, read_head, read_intents, read_lines
-from ledger.room import LineRoom, OrderRoom, read_room, read_room_of_case
+from ledger.room import LineRoom, OrderRoom, read_room_of_case
 from ledger.states import LIVE
 
 blueprint = Blueprint("exchange", __name__, url_prefix="/<merchant_slug>")
@@ -52,8 +53,8 @@ class ExchangeForm(ChoiceForm, TalkForm):
 def form(order_id: UUID) -> Response:
     """The form, with the lines that may be exchanged."""
     with reading() as db:
-        room = read_room(db, current.merchant_id, order_id)
-        return _order_page(room, _form(room))
+        offers = _offers(db, order_id)
+        return _order_page(offers, _form(offers))
 
 
 @blueprint.post("/orders/<uuid:order_id>/exchange")
@@ -61,13 +62,13 @@ def form(order_id: UUID) -> Response:
 def give(order_id: UUID) -> Response:
     """Shows the sheet; from the sheet, records the exchange. The same sheet again lands on the same case."""
     with reading() as db:
-        room = read_room(db, current.merchant_id, order_id)
-        typed = _form(room)
-        wish = _wish(room, typed) if typed.validate() else None
+        offers = _offers(db, order_id)
+        typed = _form(offers)
+        wish = _wish(offers, typed) if typed.validate() else None
         if wish is None:
-            return _order_page(room, typed, status=422)
+            return _order_page(offers, typed, status=422)
         if typed.step.data != "give":
-            return _sheet_or_form(room, typed)
+            return _sheet_or_form(offers, typed)
     try:
         with writing() as db:
             earlier = first_result(db, str(typed.operation.data))
@@ -76,8 +77,9 @@ def give(order_id: UUID) -> Response:
         count_refusal(refused)
         typed.step.data, typed.operation.data = "check", new_operation()
         with reading() as db:
-            room = read_room(db, current.merchant_id, order_id)
-            return _order_page(room, typed, [_said(refused)], status=422 if isinstance(refused, BadInput) else 409)
+            return _order_page(
+                _offers(db, order_id), typed, [_said(refused)], status=422 if isinstance(refused, BadInput) else 409
+            )
     return _recorded(case_id)
 
 
@@ -133,32 +135,57 @@ def _choice(typed: ChoiceForm) -> Choice:
     return Choice(str(typed.wish.data), bool(typed.in_stock.data), current.actor)
 
 
-def _form(room: OrderRoom) -> ExchangeForm:
+@dataclass(frozen=True)
+class Offers:
+    """An order, and by line for which reasons it may be exchanged."""
+
+    room: OrderRoom
+    reasons: dict[str, list[str]]
+
+    @property
+    def lines(self) -> list[LineRoom]:
+        return [line for line in self.room.lines if line.line_ref in self.reasons]
+
+    def said(self, line: LineRoom) -> str:
+        """The line as it is chosen: with its reasons where it is not every one."""
+        title, reasons = line.title or line.sku, self.reasons[line.line_ref]
+        return title if len(reasons) == len(words.REASONS) else f"{title} (only for: {_in_words(reasons)})"
+
+
+def _in_words(reasons: list[str]) -> str:
+    return ", ".join(words.REASONS[reason] for reason in reasons)
+
+
+def _offers(db: Connection, order_id: UUID) -> Offers:
+    return Offers(*read_offers(db, current.merchant_id, order_id))
+
+
+def _form(offers: Offers) -> ExchangeForm:
     made = ExchangeForm()
-    made.line.choices = words.choices({line.line_ref: line.title or line.sku for line in _offered(room)})
+    made.line.choices = words.choices({line.line_ref: offers.said(line) for line in offers.lines})
     return made
 
 
-def _offered(room: OrderRoom) -> list[LineRoom]:
-    return [line for line in room.lines if line.kind == "goods" and not why_not(room, line)]
-
-
-def _wish(room: OrderRoom, typed: ExchangeForm) -> ReturnRequest | None:
+def _wish(offers: Offers, typed: ExchangeForm) -> ReturnRequest | None:
     units = (typed.units.data or "").strip()
     if not (units.isascii() and units.isdigit() and int(units)):
         typed.units.errors = [f"{typed.units.label.text}: write a whole number of at least 1"]
-    if room.line(str(typed.line.data)) is None:
+    reasons = offers.reasons.get(str(typed.line.data))
+    if offers.room.line(str(typed.line.data)) is None:
         typed.line.errors = ["Line: this order has no such line"]
+    elif reasons is not None and typed.reason.data not in reasons:
+        typed.reason.errors = [f"Reason given: the policy exchanges this line only for {_in_words(reasons)}"]
     if typed.errors:
         return None
     return ReturnRequest(
-        room.order_ref, ((str(typed.line.data), int(units)),), str(typed.reason.data), "counter", typed.talk(), current.actor,
-        customer_verified="in person", kind="exchange",
+        offers.room.order_ref, ((str(typed.line.data), int(units)),), str(typed.reason.data), "counter", typed.talk(),
+        current.actor, customer_verified="in person", kind="exchange",
     )  # fmt: skip
 
 
-def _order_page(room: OrderRoom, typed: ExchangeForm, whole: list[str] | None = None, status: int = 200) -> Response:
-    lines = [line for line in lines_left(room, "goodwill") if line["ref"] in {one.line_ref for one in _offered(room)}]
+def _order_page(offers: Offers, typed: ExchangeForm, whole: list[str] | None = None, status: int = 200) -> Response:
+    room = offers.room
+    lines = [line for line in lines_left(room, "goodwill") if line["ref"] in offers.reasons]
     blocked = (
         ""
         if lines
@@ -171,10 +198,11 @@ def _order_page(room: OrderRoom, typed: ExchangeForm, whole: list[str] | None = 
     )  # fmt: skip
 
 
-def _sheet_or_form(room: OrderRoom, typed: ExchangeForm) -> Response:
+def _sheet_or_form(offers: Offers, typed: ExchangeForm) -> Response:
+    room = offers.room
     if typed.step.data == "again":
         typed.step.data = "check"
-        return _order_page(room, typed)
+        return _order_page(offers, typed)
     line = room.line(str(typed.line.data))
     title = (line.title or line.sku) if line else ""
     facts = [("Order", room.order_ref), ("Goods", f"{typed.units.data} of {title}"), ("Takes instead", str(typed.wish.data)),
@@ -200,7 +228,9 @@ def _case_page(
     held = read_lines(db, current.merchant_id, case_id)
     room = read_room_of_case(db, current.merchant_id, case_id, [line.line_ref for line in held])
     refs = [room.line(line.line_ref) for line in held]
-    reasons = [f"{line.title or line.sku}: {why}" for line in refs if line is not None and (why := why_not(room, line))]
+    reasons = [
+        f"{line.title or line.sku}: {why}" for line in refs if line is not None and (why := why_not(room.terms, line))
+    ]
     return page(
         "exchange.html", status=status, form=typed, form_errors=whole or [], lines=[], units_text=_units(db, head),
         blocked=f"Not offered: {'; '.join(reasons)}." if reasons else "", reference=f"case {words.case_reference(head.number)}",

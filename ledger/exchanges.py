@@ -10,11 +10,14 @@ from sqlalchemy.exc import IntegrityError
 
 from ledger.assessment import EXCHANGED
 from ledger.card_numbers import mask_card_numbers
-from ledger.cases import Opened, ReturnRequest, open_return
+from ledger.cases import REASONS, Opened, ReturnRequest, open_return
 from ledger.database import rows, run
-from ledger.errors import BadInput, WrongState
+from ledger.errors import BadInput, NotFound, WrongState
 from ledger.events import LockedCase, append, lock_order_and_case
 from ledger.intents import live_intents, withdraw
+from ledger.policies import NoPolicy
+from ledger.policy_of_sale import Asked, policy_of_sale
+from ledger.policy_terms import PolicyTerms
 from ledger.reservation import give_back
 from ledger.room import LineRoom, OrderRoom, read_room, read_room_of_case
 
@@ -30,11 +33,37 @@ class Choice:
     actor: str
 
 
-def why_not(room: OrderRoom, line: LineRoom) -> str:
-    """Why an exchange is not offered for a line, or ""."""
-    if not room.terms.of_line(line.line_ref).exchange.allowed:
+def why_not(terms: PolicyTerms, line: LineRoom) -> str:
+    """Why an exchange is not offered for a line under the terms of its return, or ""."""
+    if not terms.of_line(line.line_ref).exchange.allowed:
         return "the policy offers no exchange"
     return "the shop says that no replacement is in stock" if line.in_stock is False else ""
+
+
+def read_offers(db: Connection, merchant_id: UUID, order_id: UUID) -> tuple[OrderRoom, dict[str, list[str]]]:
+    """The order, and by line the reasons for which it may be exchanged, in the order of REASONS; lines of none are left out.
+
+    Each reason may have a policy of its own, and one that has none offers nothing. Locks nothing. Raises NotFound, and NoPolicy
+    where no reason has any.
+    """
+    room, undecided, found = None, None, {}
+    for reason in REASONS:
+        try:
+            if room is None:
+                room = read_room(db, merchant_id, order_id, reason=reason)
+                terms = room.terms
+            else:
+                asked = Asked(merchant_id, order_id, room.placed_at, reason=reason)
+                terms = policy_of_sale(db, asked).options[0][1]
+        except NoPolicy as error:
+            undecided = error
+            continue
+        for line in room.lines:
+            if line.kind == "goods" and not why_not(terms, line):
+                found.setdefault(line.line_ref, []).append(reason)
+    if room is None:
+        raise undecided or NotFound
+    return room, found
 
 
 def open_exchange(db: Connection, merchant_id: UUID, request: ReturnRequest, choice: Choice, order_id: UUID) -> Opened:
@@ -126,7 +155,7 @@ def _check(room: OrderRoom, refs: list[str], choice: Choice) -> None:
         line = room.line(ref)
         if line is None:
             raise BadInput("lines", f"this order has no line {ref!r}")
-        reason = why_not(room, line)
+        reason = why_not(room.terms, line)
         if reason:
             raise BadInput("lines", f"line {ref}: {reason}")
     if not 1 <= len(choice.wish.strip()) <= LONGEST_WISH:

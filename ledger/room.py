@@ -64,6 +64,7 @@ class OrderRoom:
     terms: PolicyTerms
     lines: tuple[LineRoom, ...]
     working: Working
+    placed_at: datetime
     at: datetime
     today: tuple[Policy, ...]
 
@@ -124,7 +125,8 @@ def _read(db: Connection, merchant_id: UUID, order_id: UUID, *, lock: bool = Fal
     once = rows(db, _ONCE, **keys)
     return OrderRoom(
         order_id, order["external_ref"], order["customer_id"], order["currency"], order["exponent"], order["blocked"], policy,
-        terms, tuple(_line(row, allocation, working, once) for row in found), working, order["at"], deciding.today,
+        terms, tuple(_line(row, allocation, working, once) for row in found), working, order["placed_at"],
+        order["at"], deciding.today,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """A version of a policy: drafted by one manager, approved by another, in force from then on, and what it decides."""
 
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,10 +11,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from ledger.assessment import work_out_again
 from ledger.database import run, scalar, transaction
 from ledger.errors import BadInput, NotAllowed, SamePerson, WrongState
+from ledger.policy_changes import raised
 from ledger.policy_publishing import Held
 from ledger.policy_terms import TermsRefused
 from tests import lives
 from tests.policies import answered, categorised, decided, drafted, in_force, returned, sold_now, undecided, versions
+from tests.raises import PAIRS
 from tests.refunds import as_administrator
 from tests.stack import Stack, without
 from tests.world import World, add_order, build_world, usual_policy
@@ -151,16 +154,43 @@ LOOSER: dict[str, dict[str, Any]] = {
 def test_a_draft_whose_row_says_that_it_raises_nothing_is_compared_anew_when_it_is_approved(
     stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch, more: str, believed: bool
 ) -> None:
-    """The control believes the row: then what lets more be approved is in force at once."""
+    """The control believes the row, and what the console says of it: then what lets more be approved is in force at once."""
     in_force(stack, world, {"signals": {}})
     changed: dict[str, Any] = {"signals": {}, **LOOSER[more]}
     draft_id = drafted(stack, world, changed)
     as_administrator(stack, "ALTER TABLE policy_drafts DISABLE TRIGGER append_only")
     as_administrator(stack, "UPDATE policy_drafts SET raises = false WHERE draft_id = %s", draft_id)
+    monkeypatch.setattr("ledger.policy_publishing.raises_now", lambda *_: False)
     if believed:
-        monkeypatch.setattr("ledger.policy_publishing.raises_now", lambda *_: False)
+        without(stack, "ALTER TABLE policy_answers DISABLE TRIGGER raises_as_found")
     answered(stack, world, draft_id, world.jonas)
     assert versions(stack, world)[2] == (USUAL, 3, believed)
+
+
+def test_the_console_compares_the_draft_by_itself_where_the_database_would_not(stack: Stack, world: World) -> None:
+    draft_id = drafted(stack, world, LOOSER["a desk decides more"])
+    as_administrator(stack, "ALTER TABLE policy_drafts DISABLE TRIGGER append_only")
+    as_administrator(stack, "UPDATE policy_drafts SET raises = false WHERE draft_id = %s", draft_id)
+    without(stack, "ALTER TABLE policy_answers DISABLE TRIGGER raises_as_found")
+    answered(stack, world, draft_id, world.jonas)
+    assert versions(stack, world)[1] == (USUAL, 2, False)
+
+
+def test_the_database_finds_what_lets_more_be_approved_as_the_console_does(shared: Stack) -> None:
+    """Each of the known pairs, each the other way round, and two hundred that are put together of them."""
+    chosen = random.Random(20261201)  # noqa: S311
+    parts = [document for old, new, _ in PAIRS for document in (old, new)]
+    mixed = [
+        tuple({name: value for one in chosen.sample(parts, 3) for name, value in one.items()} for _ in range(2))
+        for _ in range(200)
+    ]
+    pairs = [(old, new) for old, new, _ in PAIRS] + [(new, old) for old, new, _ in PAIRS] + mixed
+    found = as_administrator(
+        shared, "SELECT policy_allows_more(was, wanted) AS more FROM unnest(%s::jsonb[], %s::jsonb[]) WITH ORDINALITY"
+        " pairs (was, wanted, place) ORDER BY place",
+        [json.dumps(old) for old, _ in pairs], [json.dumps(new) for _, new in pairs],
+    )  # fmt: skip
+    assert [row["more"] for row in found] == [bool(raised(old, new)) for old, new in pairs]
 
 
 def test_a_draft_that_cannot_be_read_is_not_published(stack: Stack, world: World) -> None:

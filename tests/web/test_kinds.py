@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests import lives
 from tests.allowances import generous_policy
+from tests.policies import in_force
 from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.web.desk import Desk
@@ -243,6 +245,26 @@ def test_an_exchange_that_cannot_be_is_refused_by_its_field(desk: Desk, values: 
         del form.values["in_stock"]
     assert says in priya.submit(form, status=422).text
     assert desk.count("cases") == 0
+
+
+def test_a_line_is_offered_for_each_reason_whose_policy_exchanges_it_and_refused_for_the_others(desk: Desk) -> None:
+    """Only what came in a wrong size is exchanged here; the usual policy offers none."""
+    in_force(desk.stack, desk.world, {"policy_id": "sizes", "select": {"reasons": ["size"]}})
+    as_administrator(desk.stack, "ALTER TABLE policies DISABLE TRIGGER append_only")
+    as_administrator(
+        desk.stack, "UPDATE policies SET effective = tstzrange('2026-01-01', upper(effective)), document = CASE policy_id"
+        " WHEN 'sizes' THEN document ELSE jsonb_set(document, '{exchange,allowed}', 'false') END",
+    )  # fmt: skip
+    sizes = {"exchange": {"allowed": True}}
+    as_administrator(
+        desk.stack, "UPDATE policies SET document = document || %s WHERE policy_id = 'sizes'", Jsonb(sizes)
+    )
+    priya, form = exchange(desk, reason="faulty", line="TEE")
+    page = priya.submit(form, status=422)
+    assert "Reason given: the policy exchanges this line only for size" in page.text
+    assert "(only for: size)" in page.text
+    page = priya.submit(page.form("/exchange"), status=200, reason="size", line="TEE", in_stock="y")
+    assert "Exchanged for: the same in large" in priya.submit(on_sheet(page)).text
 
 
 def test_an_open_return_is_exchanged_instead_from_its_page(desk: Desk) -> None:

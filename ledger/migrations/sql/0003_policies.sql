@@ -47,6 +47,71 @@ BEGIN
     END LOOP;
 END $$;
 
+-- What of a document says how much people, or the policy by itself, may approve: each figure by its path.
+CREATE FUNCTION policy_allows(d jsonb) RETURNS TABLE (path text, said jsonb) LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
+    WITH RECURSIVE leaf AS (
+        SELECT array_to_string(place, '.') AS path, d #> place AS said FROM (VALUES ('{limits}'::text[]), ('{automatic}'), ('{signals}'),
+            ('{goodwill,max_minor}'), ('{routes,always}'), ('{routes,manager_from_minor}'), ('{routes,two_managers_from_minor}'),
+            ('{routes,factor_from_minor}'), ('{routes,passkey_from_minor}')) named (place)
+        UNION ALL SELECT leaf.path || '.' || inside.key, inside.value FROM leaf
+            CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(leaf.said) WHEN 'object' THEN leaf.said ELSE '{}' END) inside
+    ) SELECT path, said FROM leaf WHERE jsonb_typeof(said) NOT IN ('object', 'null')
+$$;
+CREATE FUNCTION signs_counted(d jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
+    SELECT d ? 'signals' OR jsonb_typeof(d->'shipping') IS NOT DISTINCT FROM 'object'
+$$;
+
+-- Whether more may be approved under one document than under another: `policy_changes.raised`, so that nobody's word counts. What
+-- signs of risk and fixed rules are where a document does not name them is the engine's; a test holds both beside each other.
+CREATE FUNCTION policy_allows_more(was jsonb, wanted jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE SET search_path = public, pg_temp AS $$
+    WITH old AS (SELECT * FROM policy_allows(was)), new AS (SELECT * FROM policy_allows(wanted)),
+    limited AS (
+        SELECT (SELECT array_agg(DISTINCT substring(path FROM '^limits\.[^.]+\.[^.]+')) FROM old WHERE path LIKE 'limits.%') AS old,
+            (SELECT array_agg(DISTINCT substring(path FROM '^limits\.[^.]+\.[^.]+')) FROM new WHERE path LIKE 'limits.%') AS new),
+    moved AS (
+        SELECT path, old.said AS old, new.said AS new, split_part(path, '.', 3) AS part,
+            substring(path FROM '^limits\.[^.]+\.[^.]+') AS limit_of,
+            CASE substring(path FROM '^signals\.([^.]+)\.threshold$') WHEN 'refunds_30d' THEN 3 WHEN 'refund_value_90d_minor' THEN 50000
+                WHEN 'return_rate_365d_bps' THEN 5000 WHEN 'not_received_365d' THEN 2 WHEN 'account_age_days' THEN 7 ELSE 1 END AS usual,
+            CASE WHEN substring(path FROM '^routes\.always\.(.*)$') IN ('evidence.conflict', 'line.ceiling', 'capture.available',
+                'dispute.none', 'paid.within', 'advance.within', 'override.within', 'grade_d', 'duplicate.charge')
+                THEN 'manager' ELSE 'staff' END AS fixed
+        FROM old FULL JOIN new USING (path) WHERE old.said IS DISTINCT FROM new.said),
+    summed AS (
+        SELECT coalesce(was#>'{routes,sum_over}', it) AS old, coalesce(wanted#>'{routes,sum_over}', it) AS new
+        FROM (SELECT '["order_lifetime", "staff_day", "customer_day"]'::jsonb AS it) every)
+    SELECT NOT (SELECT old <@ new FROM summed) OR signs_counted(was) AND NOT signs_counted(wanted) OR coalesce(bool_or(CASE
+        WHEN path LIKE 'signals.%' THEN signs_counted(was) AND CASE
+            WHEN part = 'raise_by' OR path LIKE 'signals.account_age_days.%'
+                THEN coalesce(moved.new::numeric, usual) < coalesce(moved.old::numeric, usual)
+            ELSE coalesce(moved.new::numeric, usual) > coalesce(moved.old::numeric, usual) END
+        WHEN path LIKE 'routes.always.%' THEN array_position('{staff,manager,two_managers}', coalesce(moved.new#>>'{}', fixed))
+            < array_position('{staff,manager,two_managers}', coalesce(moved.old#>>'{}', fixed))
+        WHEN moved.old IS NOT NULL AND moved.new IS NOT NULL THEN moved.new::numeric > moved.old::numeric
+        WHEN path LIKE 'limits.%' THEN limited.old IS NULL OR limited.new IS NULL OR CASE WHEN moved.new IS NULL
+            THEN limit_of = ANY (limited.old) AND limit_of = ANY (limited.new) AND path LIKE '%.day%'
+            ELSE NOT (limit_of = ANY (limited.old) AND limit_of = ANY (limited.new)) END
+        WHEN path ~ '^routes\.(two|factor|passkey)' THEN moved.new IS NULL
+        ELSE moved.new IS NOT NULL END), false)
+    FROM moved CROSS JOIN limited
+$$;
+
+-- The same against what is in force when the draft begins, as `policy_raises.raises_over` finds it.
+CREATE FUNCTION policy_raises(d policy_drafts) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    WITH standing AS MATERIALIZED (
+        SELECT policy_id, document FROM policies WHERE merchant_id = d.merchant_id AND effective @> coalesce(d.effective_from, now())),
+    own AS (
+        SELECT coalesce((SELECT document FROM standing WHERE policy_id = d.policy_id), (SELECT document FROM policies
+            WHERE merchant_id = d.merchant_id AND policy_id = d.policy_id ORDER BY version DESC LIMIT 1)) AS document)
+    SELECT CASE WHEN own.document IS NOT NULL THEN policy_allows_more(own.document, d.document)
+        ELSE EXISTS (SELECT 1 FROM standing) AND (
+            coalesce(d.document->'limits', '{}') NOT IN ('{}', 'null')
+                AND NOT EXISTS (SELECT 1 FROM standing WHERE coalesce(document->'limits', '{}') NOT IN ('{}', 'null'))
+            OR EXISTS (SELECT 1 FROM unnest('{routes,automatic,signals,goodwill}'::text[]) name
+                WHERE coalesce(d.document->name, '{}') NOT IN ('{}', 'null')))
+        END FROM own
+$$;
+
 CREATE FUNCTION keep_policy_row_true() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     NEW.at := now();
@@ -57,6 +122,15 @@ BEGIN
 END $$;
 CREATE TRIGGER is_true BEFORE INSERT ON policy_drafts FOR EACH ROW EXECUTE FUNCTION keep_policy_row_true();
 CREATE TRIGGER is_true BEFORE INSERT ON policy_answers FOR EACH ROW EXECUTE FUNCTION keep_policy_row_true();
+
+-- Whoever writes the answer: that nothing is raised is found from the documents. Only more can be said than is found.
+CREATE FUNCTION answer_raises() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    NEW.raises := NEW.raises OR NEW.answer = 'approved' AND coalesce((SELECT policy_raises(d) FROM policy_drafts d
+        WHERE d.merchant_id = NEW.merchant_id AND d.draft_id = NEW.draft_id), false);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER raises_as_found BEFORE INSERT ON policy_answers FOR EACH ROW EXECUTE FUNCTION answer_raises();
 
 -- Whether one sale could fall under both and neither is the more specific (ENTITLEMENT section 8). A set that only one of them has
 -- makes that one win; two sets without a member in common never meet.
@@ -141,6 +215,8 @@ END $$;
 CREATE TRIGGER publishes AFTER INSERT ON policy_answers FOR EACH ROW EXECUTE FUNCTION apply_policy_answer();
 
 GRANT SELECT, INSERT ON policy_drafts, policy_answers TO onceback_console;
+GRANT EXECUTE ON FUNCTION policy_raises(policy_drafts), policy_allows_more(jsonb, jsonb), policy_allows(jsonb), signs_counted(jsonb)
+    TO onceback_console;
 
 -- Several policies may be in force at once now. Of those that set limits the lowest counts; where none does, the defaults. Its names
 -- are bound as it is made, so the planner takes it in where it is called.
