@@ -34,6 +34,7 @@ from ledger.mentions import colleagues
 from ledger.notes import MOST_CHARACTERS, add_note
 from ledger.queries import case as read
 from ledger.queries import charges as charge_rows
+from ledger.queries.facts import read_facts_of
 from ledger.queries.kinds import read_asked, read_exchanged
 from ledger.queries.outside import outside_of_order
 from ledger.queries.teamwork import CaseTeam, case_team
@@ -192,6 +193,7 @@ def read_case(db: Connection, case_id: UUID, most_events: int = read.MOST_EVENTS
         findings=read.read_findings(db, merchant_id, case_id),
         photos=read.read_photos(db, merchant_id, case_id),
         parcels=read.read_parcels(db, merchant_id, case_id),
+        facts=read_facts_of(db, merchant_id, case_id),
         entitlement=read.read_entitlement(db, merchant_id, case_id),
         intents=read.read_intents(db, merchant_id, case_id),
         earlier=read.read_earlier(db, merchant_id, head),
@@ -307,6 +309,7 @@ def _more(rows: CaseRows) -> list[dict[str, Any]]:
         found.append(_act("Report what arrived…", "goods_in.report", head.case_id, method="get"))
         found.append(_act("A parcel is on its way…", "parcels.ask", head.case_id, method="get"))
         found.append(_act("Add a photo…", "photos.ask", head.case_id, method="get"))
+        found.append(_act("State a fact…", "facts.index", head.case_id, method="get"))
     if current.may("withdraw") and intent is not None and intent.state in ("approved", "held"):
         found.append(_withdrawal(intent))
     if current.may("propose") and unsent:

@@ -11,7 +11,8 @@ from flask import url_for
 from console import policy_words, who_decides, words
 from console.access import current
 from console.conflicts import conflicts
-from console.filters import money
+from console.fact_words import CURES, said
+from console.filters import instant, money
 from console.kind_words import ROUTES, amount
 from console.kind_words import reason as reason_in_words
 from console.timeline import event_text, why
@@ -25,6 +26,7 @@ from ledger.caps import CapToday
 from ledger.duplicate_record import KIND as DUPLICATE_CHARGE
 from ledger.limits import CustomerDay
 from ledger.queries import case as read
+from ledger.queries.facts import CaseFact
 from ledger.queries.outside import OrderOutside
 from ledger.states import LIVE
 
@@ -39,6 +41,7 @@ class CaseRows:
     findings: list[read.Finding]
     photos: list[read.PhotoCard]
     parcels: list[read.SentParcel]
+    facts: list[CaseFact]
     entitlement: read.StoredEntitlement | None
     intents: list[read.CaseIntent]
     earlier: list[read.EarlierRefund]
@@ -158,6 +161,7 @@ def evidence(rows: CaseRows) -> dict[str, Any]:
         "digest": f"{digest[:4]} {digest[4:8]}" if rows.findings or rows.photos else "",
         "empty_text": empty,
         "conflicts": conflicts(rows.entitlement.record if rows.entitlement else None),
+        "facts": [_fact(one) for one in rows.facts if one.newest],
         "parcels": [
             {
                 "tracking": one.tracking,
@@ -170,6 +174,20 @@ def evidence(rows: CaseRows) -> dict[str, Any]:
         "units": [_finding(finding, several) for finding in rows.findings],
         "photos": [_photo(photo) for photo in rows.photos],
         "missing": [],
+    }
+
+
+def _fact(fact: CaseFact) -> dict[str, Any]:
+    """A stated fact in words: {text, note, by, at}."""
+    of = f"Line {fact.position}, {fact.title}: " if fact.position is not None else ""
+    what = f", {CURES[fact.cure]}" if fact.cure else ""
+    day = f", {instant(fact.happened_at, 'day')}" if fact.happened_at else ""
+    who = f" ({fact.customer_ref})" if fact.customer_ref and current.may("see_contact") else ""
+    return {
+        "text": f"{of}{said(fact.kind, fact.said)}{what}{day}{who}",
+        "note": fact.note,
+        "by": fact.by,
+        "at": fact.at,
     }
 
 
@@ -386,6 +404,8 @@ def blocked_text(rows: CaseRows, intent: read.CaseIntent) -> str:
         return "The figures of this order are in question. Nothing of it is paid until that is settled."
     if current.actor in (intent.requester, rows.head.opened_by):
         return "You asked for this, so another person has to approve it."
+    if any(fact.actor == current.actor for fact in rows.facts):
+        return "You stated a fact that this rests on, so another person has to approve it."
     if intent.first_approver == current.staff_id:
         return "You approved it as the first of two managers. Another one has to."
     if not role_reaches(current.role, intent.route):

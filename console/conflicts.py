@@ -17,6 +17,7 @@ SAID: Final = {
     "came_back_before_delivery": "Line {scope}: it came back on {received}, and was delivered on {delivered}.",
     "sent_back_before_delivery": "A parcel was sent back on {sent}, and the goods were delivered on {delivered}.",
     "received_before_it_was_sent": "The parcel {parcel} was here on {received}, and was sent on {sent}.",
+    "said_to_be_delivered": "Line {scope}: it was delivered on {delivered}, and is said not to have arrived.",
     "another_reason_was_found": "The customer said {said}, and what was found is {found}.",
 }
 

@@ -32,7 +32,7 @@ MOST_LINES: Final = 150
 class ReturnForm(ToldForm):
     """What the clerk types; one quantity field for each line of the order is added by `_form`."""
 
-    reason = reason_given()
+    reason = reason_given(**words.NEVER_ARRIVED)
     said_on = StringField("Said on", description="If not today, such as 2026-11-28", validators=[Length(max=10)])
     answer = HiddenField(
         validators=[Optional(), AnyOf(["existing", "separate"], message="Choose what the customer said")]

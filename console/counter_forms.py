@@ -39,9 +39,9 @@ def reason_field(label: str, reasons: dict[str, str], missing: str) -> SelectFie
     return SelectField(label, choices=words.choices(options), validators=[InputRequired(missing)])
 
 
-def reason_given() -> SelectField:
-    """Why units go back, in the customer's words."""
-    return reason_field("Reason given", words.REASONS, "Choose the reason the customer gives")
+def reason_given(**more: str) -> SelectField:
+    """Why units go back, in the customer's words; `more`: other reasons beside those of a return."""
+    return reason_field("Reason given", words.REASONS | more, "Choose the reason the customer gives")
 
 
 def _short(operation: str) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 from console import words
 from console.case_cards import CaseRows
+from console.fact_words import said
 from console.kind_words import ENTRIES, KEPT, KINDS, amount, reason
 from ledger.queries.kinds import Asked, Exchanged
 from ledger.states import MONEY_OUT
@@ -11,6 +12,13 @@ from ledger.states import MONEY_OUT
 
 def four(rows: CaseRows, usual: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The four things of the case: with the goods kept nothing arrives, with an exchange nothing is paid."""
+    if rows.head.kind == "cancellation":
+        found = [one for one in rows.facts if one.kind == "not_delivered" and one.newest]
+        text = said("not_delivered", found[-1].said) if found else "Not known where the goods are"
+        at = found[-1].at if found else None
+        return [usual[0], {"mark": "done" if found else "now", "text": text, "at": at}, *usual[2:]]
+    if rows.head.kind == "warranty":
+        return [usual[0], {"mark": "done", "text": "Warranty", "at": None}, *usual[2:]]
     if rows.head.kind in KEPT:
         return [usual[0], {"mark": "done", "text": "Goods stay", "at": None}, *usual[2:]]
     if rows.head.stage == "exchanged":
@@ -47,6 +55,8 @@ def exchanged(row: Exchanged | None) -> dict[str, Any] | None:
 
 def evidence(rows: CaseRows, usual: dict[str, Any]) -> dict[str, Any]:
     """With the goods kept there is nothing to inspect."""
+    if rows.head.kind == "cancellation" and not rows.head.received:
+        return usual | {"empty_text": "These goods are not with the customer; somebody states where they are."}
     return (
         usual | {"empty_text": "The goods stay with the customer; nothing is to arrive."}
         if rows.head.kind in KEPT

@@ -48,7 +48,7 @@ KEPT: Final = frozenset(KINDS)
 
 def reason(code: str) -> str:
     """A reason of a return or of an allowance in words."""
-    return words.REASONS.get(code) or REASONS[code]
+    return words.REASONS.get(code) or words.NEVER_ARRIVED.get(code) or REASONS[code]
 
 
 def amount(minor: int, currency: str) -> str:

@@ -22,7 +22,9 @@ from console.kind_words import ENTRIES, KINDS, REASONS, ROUTES, amount
 from console.operations import Result, first_result, keep_result
 from ledger.allowances import BY_UNIT, AllowanceRequest, Given, Preview, open_allowance, work_out
 from ledger.errors import BadInput, LedgerError, Stale, WrongState
+from ledger.exchanges import read_offers
 from ledger.money import MoneyError, parse_major
+from ledger.policies import NoPolicy
 from ledger.queries.destinations import Destination, destinations
 from ledger.room import LineRoom, OrderRoom, read_room
 
@@ -64,11 +66,16 @@ def index(order_id: UUID) -> Response:
             {"url": url_for("kinds.form", order_id=order_id, kind=kind), **texts} for kind, texts in KINDS.items()
         ]
         exchange = (
-            url_for("exchange.form", order_id=order_id)
-            if any(terms.exchange.allowed for terms in room.terms.each)
-            else ""
+            url_for("exchange.form", order_id=order_id) if read_offers(db, current.merchant_id, order_id)[1] else ""
         )
-        return page("allowances.html", order=_order(room), lines=lines_left(room), offers=offers, exchange_url=exchange)
+        return page(
+            "allowances.html",
+            order=_order(room),
+            lines=lines_left(room),
+            offers=offers,
+            exchange_url=exchange,
+            warranty_url=_warranty(db, room),
+        )
 
 
 @blueprint.get(f"/allowances/{KIND}")
@@ -212,6 +219,16 @@ def _form_page(
         action_url=url_for("kinds.give", order_id=room.order_id, kind=kind),
         back_url=url_for("kinds.index", order_id=room.order_id),
     )  # fmt: skip
+
+
+def _warranty(db: Connection, room: OrderRoom) -> str:
+    """Where a warranty is claimed, "" where the policy for faults gives none."""
+    try:
+        faults = read_room(db, current.merchant_id, room.order_id, reason="faulty")
+    except NoPolicy:
+        return ""
+    given = any(terms.warranty.method != "none" for terms in faults.terms.each)
+    return url_for("warranty.form", order_id=room.order_id) if given else ""
 
 
 def _order(room: OrderRoom) -> dict[str, Any]:

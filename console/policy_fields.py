@@ -19,8 +19,10 @@ from console.kind_words import ENTRIES
 from console.typed import percent, percent_text
 from ledger.money import EXPONENTS, MoneyError, format_minor, parse_major
 from ledger.policies import of_before, terms_document
-from ledger.policy_terms import Goodwill, PolicyTerms, ShippingPart, Window
+from ledger.policy_terms import FeeRule, Goodwill, PolicyTerms, ShippingPart, Warranty, Window
 
+# The kinds of fee whose rule a policy chooses most; the others are in the document.
+FEES: Final = ("insurance", "installation", "gift_wrap", "handling", "payment_surcharge")
 AMOUNTS: Final = "Such as 250.00 EUR, 220.00 GBP."
 LONGEST: Final = 400
 
@@ -87,6 +89,13 @@ PARTS: Final[tuple[tuple[str, tuple[Term, ...]], ...]] = (
         Term("price_adjust.days", "number", "Days after the sale."),
     )),
     ("Exchange", (Term("exchange.allowed", "flag"),)),
+    ("Faults and warranty", (
+        Term("faulty.refund_first", "flag"),
+        Term("warranty.method", "choice", choices=_codes(Warranty, "method")),
+        Term("warranty.months", "number", "Months since the delivery."),
+        Term("warranty.full_months", "number", "Months."),
+    )),
+    ("Fees", tuple(Term(f"fees.{name}", "choice", choices=("", *get_args(FeeRule))) for name in FEES)),
 )  # fmt: skip
 TERMS: Final = tuple(term for _, terms in PARTS for term in terms)
 _DEFAULTS: Final = PolicyTerms(policy_id="none", version=1).document()

@@ -31,6 +31,9 @@ _LABELS: Final = {
     "keep_item.max_bps": "Goods kept: back at most, of the price",
     "keep_item.max_minor": "Goods kept: back at most", "keep_item.closes_unit": "Goods kept: nothing more is paid for that unit",
     "price_adjust.days": "A lower price is made good for", "exchange.allowed": "An exchange is offered",
+    "faulty.refund_first": "Faulty goods are refunded without a repair first",
+    "warranty.method": "After the law’s time for faults, paid back", "warranty.months": "Warranty in all, months",
+    "warranty.full_months": "Warranty at full value, months", "fees": "Paid back of the fee for",
     "exchange.ship_first": "The replacement is sent before the goods are back", "external_unallocated": "A refund made outside",
 }  # fmt: skip
 _VALUES: Final = {
@@ -39,6 +42,8 @@ _VALUES: Final = {
     "cap_only": "only lowers what is left", "delivered": "the delivery", "placed": "the order", "dispatched": "the dispatch",
     "last_delivered": "the last delivery", "standard": "what standard delivery costs", "full": "all of it", "none": "nothing",
     "on_last_unit": "with the last of its goods", "with_first_unit": "with the first of its goods",
+    "prorata": "the share of the months that are left", "with_goods": "with the goods it was paid for",
+    "if_unused": "if it was not used", "never": "never", "": "as usual",
     "pro_rata_value": "in the share of the goods", "pro_rata_unless_flat": "in the share of the goods, unless it is flat",
 }  # fmt: skip
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")

@@ -13,7 +13,7 @@ from console.forms import ConsoleForm
 from console.fragments import asked_for_part, page, say, see_other
 from console.log import log
 from console.queue_page import LONGEST_TEXT, Beside, Picked, fresh_part, queue_page
-from ledger.cases import REASONS
+from ledger.cases import NEVER_ARRIVED, REASONS
 from ledger.errors import BadInput
 from ledger.leases import take_next
 from ledger.limits import customer_days
@@ -100,7 +100,7 @@ def _wanted() -> Wanted:
         zone=current.zone,
         me=current.staff_id,
         channel=asked.get("channel", "")[:24],
-        reason=_listed(asked.get("reason"), REASONS, ""),
+        reason=_listed(asked.get("reason"), (*REASONS, *NEVER_ARRIVED), ""),
         stage=_listed(asked.get("stage"), words.STAGES, ""),
         received="yes" if asked.get("received") == "yes" else "no" if asked.get("received") == "no" else "",
         assigned=_uuid("who"),

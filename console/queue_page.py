@@ -137,7 +137,7 @@ def _filters(wanted: Wanted, beside: Beside) -> dict[str, Any]:
         return {"name": name, "label": label, "options": listed}
 
     channels = {name: label for name, label in words.CHANNELS.items() if name != "warehouse"}
-    reasons = {reason: words.sentence(text) for reason, text in words.REASONS.items()}
+    reasons = {reason: words.sentence(text) for reason, text in (words.REASONS | words.NEVER_ARRIVED).items()}
     stages = {stage: words.case_badge(stage)["text"] or _state_word(stage) for stage in words.STAGES}
     whose = {"": "Anybody's", **{one["value"]: one["label"] for one in team.people(beside.people)}}
     tags = {"": "Any tag"} | {tag: tag for tag in sorted({*beside.tags, wanted.tag} - {""})}

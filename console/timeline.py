@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from console import words
+from console.fact_words import said
 from console.filters import instant, money
 from console.kind_words import OVERRIDE_REASONS
 from ledger.automatic import LEFT
@@ -15,6 +16,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "conversation.joined": ("chat", "A conversation joined, through {channel}"),
     "goods.reported": ("box", "Goods reported, {channel}"),
     "parcel.reported": ("box", "A parcel is on its way, {channel}"),
+    "fact.stated": ("person", "Stated: {fact}"),
     "photo.added": ("camera", "A photo was added"),
     "entitlement.derived": ("bars", "Worked out: {amount}"),
     "charges.asked": ("glass", "The charges are read at the provider"),
@@ -119,7 +121,13 @@ def event_text(event: Event) -> str:
         was=_day(event.body.get("from")) if event.kind == "case.due_set" else "",
         waits=words.SNOOZE_REASONS.get(event.reason, "").lower(),
         tag=event.body.get("tag", ""),
+        fact=_stated(event.body),
     )
+
+
+def _stated(body: dict[str, Any]) -> str:
+    text = said(str(body.get("fact", "")), str(body.get("said", "")))
+    return f"{text}, line {body['line']}" if body.get("line") else text
 
 
 def event_icon(event: Event) -> str:

@@ -41,7 +41,7 @@ SORTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "settlement.void",
     )),
     "evidence": ("Requests and evidence", (
-        "case.opened", "conversation.joined", "goods.reported", "parcel.reported", "photo.added",
+        "case.opened", "conversation.joined", "goods.reported", "parcel.reported", "photo.added", "fact.stated",
     )),
     "handing": ("Handing over and waiting", (
         "case.assigned", "case.snoozed", "case.woken", "case.due_set", "case.tagged", "case.untagged",

@@ -19,9 +19,11 @@ REASONS: Final = {
     "changed_mind": "changed mind", "size": "size", "faulty": "faulty", "damaged": "damaged", "wrong_item": "wrong item",
     "other": "other",
 }  # fmt: skip
+NEVER_ARRIVED: Final = {"cancelled": "cancelled before it was sent", "not_delivered": "never arrived"}
 REJECT_REASONS: Final = {
     "outside_window": "Outside the return window", "not_our_item": "Not our item", "not_returned": "Nothing was returned",
-    "duplicate_request": "The same request twice", "no_duplicate_charge": "Not charged twice", "other": "Another reason",
+    "duplicate_request": "The same request twice", "no_duplicate_charge": "Not charged twice",
+    "it_arrived": "It did arrive", "cured": "Repaired or replaced", "other": "Another reason",
 }  # fmt: skip
 WITHDRAW_REASONS: Final = {
     "not_yet": "Not yet", "wrong_units": "Wrong units", "customer_changed_mind": "The customer changed their mind",

@@ -233,6 +233,8 @@ def refused_as_said() -> Iterator[None]:
     except IntegrityError as error:
         if "nobody_approves_what_they_asked_for" in str(error.orig):
             raise SamePerson from error
+        if "nobody approves on their own word" in str(error.orig):
+            raise SamePerson("You stated a fact that this rests on, so another person has to approve it.") from error
         if leaves_too_little(error):
             raise NotEnoughMoneyLeft from error
         if "capture_not_verified" in str(error.orig):

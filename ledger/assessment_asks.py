@@ -13,8 +13,12 @@ Row = Mapping[Any, Any]
 
 # The kind of a case, with its ask and its latest override; NULL where there is none.
 ASK: Final = """
-    SELECT c.kind, a.line_id, lower(a.units) AS a, upper(a.units) AS b, a.minor, a.conform_minor, a.entry, a.line_quantity, v.*
+    SELECT c.kind, coalesce(a.line_id, w.line_id) AS line_id, w.failed_at, lower(a.units) AS a, upper(a.units) AS b, a.minor,
+        a.conform_minor, a.entry, a.line_quantity, v.*
     FROM cases c LEFT JOIN case_asks a ON a.merchant_id = c.merchant_id AND a.case_id = c.case_id AND a.live
+    LEFT JOIN LATERAL (SELECT line_id, to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS failed_at
+        FROM case_facts f WHERE f.merchant_id = c.merchant_id AND f.case_id = c.case_id AND f.kind = 'fault' AND c.kind = 'warranty'
+        ORDER BY f.number DESC LIMIT 1) w ON true
     LEFT JOIN LATERAL (SELECT override_id, minor AS override_minor, computed_minor, reason AS override_reason, asked_by
         FROM overrides o WHERE o.merchant_id = c.merchant_id AND o.case_id = c.case_id ORDER BY o.n DESC LIMIT 1) v ON true
     WHERE c.merchant_id = :m AND c.case_id = :c
@@ -25,6 +29,8 @@ def asks_of(row: Row, refs: Mapping[str, str]) -> tuple[Ask, ...]:
     """What the case asks for; nothing of a return, and of a price reduction only what a person says it is worth."""
     if row["line_id"] is None or row["kind"] == "price_reduction":
         return ()
+    if row["kind"] == "warranty":
+        return (Ask(refs[row["line_id"]], failed_at=row["failed_at"]),)
     a, b = (0, row["line_quantity"]) if row["a"] is None else (row["a"], row["b"])
     adjusts = row["kind"] == "price_adjustment"
     minor, new = (0, row["minor"]) if adjusts else (row["minor"], None)

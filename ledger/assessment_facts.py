@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -15,6 +15,7 @@ from ledger.entitlement_facts import (
     CaptureState,
     CasePayment,
     CaseUnits,
+    Cure,
     Delivered,
     Evidence,
     Inspected,
@@ -22,6 +23,7 @@ from ledger.entitlement_facts import (
     PriorPromo,
     Priors,
     Received,
+    Repaired,
     Sent,
 )
 from ledger.entitlement_parts import units_worth
@@ -81,6 +83,9 @@ def _priors(read: Row, refs: Mapping[str, str]) -> Priors:
         _promos(read["others"]),
         tuple(row["serial"] for row in read["serials"]),
         serials_elsewhere=tuple(row["serial"] for row in read["elsewhere"]),
+        repaired=tuple(
+            Repaired(refs[row["line_id"]], row["a"], row["b"], row["cure"], row["at"]) for row in read["repaired"]
+        ),
     )
 
 
@@ -175,7 +180,41 @@ def _evidence(case_id: UUID, read: Row, refs: Mapping[str, str]) -> Evidence:
         opinions=opinions_of(asked, refs),
         override=override_of(asked),
         delivered=_delivered(read["delivered"]),
+        **_stated(read["stated"], refs),
     )
+
+
+# What was stated of the case, in its order: of one kind and line the newest counts, of cures every one is said.
+_STATED: Final = """
+    SELECT kind, line_id, said, cure, customer_ref, to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS at
+    FROM case_facts WHERE merchant_id = :m AND case_id = :c ORDER BY number
+"""
+# Units of the order that earlier cases repaired or replaced, as far as that stands.
+_REPAIRED: Final = """
+    SELECT f.line_id, lower(i.units) AS a, upper(i.units) AS b, f.cure,
+        to_char(f.happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS at
+    FROM case_facts f JOIN case_items i ON i.merchant_id = f.merchant_id AND i.case_id = f.case_id AND i.line_id = f.line_id
+    WHERE f.merchant_id = :m AND f.order_id = :o AND f.case_id <> :c AND f.kind = 'cure' AND f.said = 'done'
+        AND NOT EXISTS (SELECT 1 FROM case_facts later WHERE later.merchant_id = f.merchant_id AND later.case_id = f.case_id
+            AND later.kind = 'cure' AND later.line_id = f.line_id AND later.number > f.number)
+    ORDER BY f.line_id, lower(i.units), f.fact_id
+"""
+
+
+def _stated(found: Sequence[Row], refs: Mapping[str, str]) -> dict[str, Any]:
+    newest = {(row["kind"], row["line_id"]): row for row in found}
+    of = {kind: [row for (named, _), row in newest.items() if named == kind] for kind, _ in newest}
+    lost, claimant = of.get("not_delivered", ()), of.get("claimant", ())
+    return {
+        "not_delivered": tuple(refs[row["line_id"]] for row in lost if row["said"] != "delivered"),
+        "found_delivered": tuple(refs[row["line_id"]] for row in lost if row["said"] == "delivered"),
+        "cures": tuple(
+            Cure(refs[row["line_id"]], row["said"], row["cure"], row["at"]) for row in found if row["kind"] == "cure"
+        ),
+        "used_fees": tuple((refs[row["line_id"]], row["said"] == "used") for row in of.get("fee_use", ())),
+        "collection_offered": any(row["said"] == "offered" for row in of.get("collection", ())),
+        "customer_ref": next((row["customer_ref"] for row in claimant if row["said"] == "other"), None),
+    }
 
 
 _DELIVERED: Final = """
@@ -337,6 +376,7 @@ _AROUND: Final = {
     "paid": _PAID,
     "serials": _SERIALS,
     "elsewhere": _SERIALS_ELSEWHERE,
+    "repaired": _REPAIRED,
 }
 _PRIORS: Final = of_each(**_AROUND)
 _FACTS: Final = of_each(
@@ -348,6 +388,7 @@ _FACTS: Final = of_each(
     parcels=_PARCELS,
     ask=ASK,
     delivered=_DELIVERED,
+    stated=_STATED,
     **_AROUND,
 )
 

@@ -30,12 +30,16 @@ from ledger.reservation import give_back
 from ledger.statement_time import check_stated
 
 REASONS: Final = ("changed_mind", "size", "faulty", "damaged", "wrong_item", "other")
+NEVER_ARRIVED: Final = ("cancelled", "not_delivered")
+"""Reasons of goods that are not with the customer: called off before they were sent, or lost. Such a request is a cancellation."""
 REJECT_REASONS: Final = (
     "outside_window",
     "not_our_item",
     "not_returned",
     "duplicate_request",
     "no_duplicate_charge",
+    "it_arrived",
+    "cured",
     "other",
 )
 MAX_LINES: Final = 200
@@ -43,10 +47,10 @@ MAX_LINES: Final = 200
 
 @dataclass(frozen=True)
 class ReturnRequest:
-    """What a channel or the counter asks; an exchange is the counter's alone. `lines` are (line reference, quantity);
-    `relation` is the customer's own answer to "the existing request, or a separate item?": `existing`, `separate`, or None when
-    nobody asked yet. `customer` is the shop's reference or the e-mail of who asks, to be compared with the order's; None when the
-    caller knows who asks. `stated_at` (aware): when the customer said it, None: now."""
+    """What a channel or the counter asks; an exchange and a warranty are the counter's alone. `lines` are (line reference,
+    quantity); `relation` is the customer's own answer to "the existing request, or a separate item?": `existing`, `separate`, or
+    None when nobody asked yet. `customer` is the shop's reference or the e-mail of who asks, to be compared with the order's; None
+    when the caller knows who asks. `stated_at` (aware): when the customer said it, None: now."""
 
     order_ref: str
     lines: tuple[tuple[str, int], ...]
@@ -58,7 +62,7 @@ class ReturnRequest:
     customer: str | None = None
     customer_verified: str = ""
     customer_text: str = ""
-    kind: Literal["return", "exchange"] = "return"
+    kind: Literal["return", "exchange", "cancellation", "warranty"] = "return"
     stated_at: datetime | None = None
 
 
@@ -79,6 +83,8 @@ def open_return(db: Connection, merchant_id: UUID, request: ReturnRequest) -> Op
     """
     _check(request)
     request = _without_card_numbers(request)
+    if request.reason in NEVER_ARRIVED:
+        request = replace(request, kind="cancellation")
     order = first(
         db, "SELECT * FROM orders WHERE merchant_id = :m AND external_ref = :ref FOR NO KEY UPDATE",
         m=merchant_id, ref=request.order_ref,
@@ -120,8 +126,9 @@ def _check(request: ReturnRequest) -> None:
     for ref, quantity in request.lines:
         if quantity < 1:
             raise BadInput(f"lines.{ref}.quantity", "a quantity is a whole number of at least 1")
-    if request.reason not in REASONS:
-        raise BadInput("reason", f"choose one of {', '.join(REASONS)}")
+    reasons = (*REASONS, *NEVER_ARRIVED) if request.kind == "return" else REASONS
+    if request.reason not in reasons:
+        raise BadInput("reason", f"choose one of {', '.join(reasons)}")
     if not request.reference.strip() or len(request.reference) > 120:
         raise BadInput("conversation.reference", "give the reference of the conversation, 1 to 120 characters")
 

@@ -40,7 +40,7 @@ from ledger.entitlement_verdict import outcome_of, route_of
 from ledger.entitlement_working import RuleResult, Working
 from ledger.policy_terms import PolicyTerms
 
-ENGINE: Final = "2.1.0"
+ENGINE: Final = "2.2.0"
 RECORD_TAG: Final = "entitlement@1"
 
 SUBTOTALS: Final = ("goods", "promo", "shipping", "fees", "allowances", "deductions")

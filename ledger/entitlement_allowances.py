@@ -13,7 +13,9 @@ from ledger.calendar_days import add_days, by_end_of, local_day, months_between
 from ledger.entitlement_deductions import stepped, take_off, take_over
 from ledger.entitlement_facts import Ask
 from ledger.entitlement_pieces import Piece, credits_on
+from ledger.entitlement_presets import choose
 from ledger.entitlement_shipping import up_to
+from ledger.entitlement_windows import last_day_for_faults
 from ledger.entitlement_working import Codes, RuleResult, Working, between, codes_at, split
 from ledger.expressions import Expr, value
 from ledger.money import peel
@@ -152,6 +154,7 @@ def _warranty(work: Working) -> Iterator[Piece]:
         line = work.line(one.line_id)
         months = (line.attributes or {}).get("warranty_months", terms.months)
         term, at, zone = int(months), failed.get(one.line_id), work.sale.zone or "UTC"
+        yield_to_law(work, line)
         age = (
             months_between(local_day(line.delivered_at, zone), local_day(at, zone))
             if line.delivered_at and at
@@ -177,6 +180,22 @@ def _warranty(work: Working) -> Iterator[Piece]:
         ref = f"{one.line_id}[{one.a},{one.b})"
         say = f"{age} of {term} months of warranty are over" if age is not None else "the age of the fault is not known"
         yield Piece("deductions.warranty", ref, say, expr, -minor, tax_expr, -tax, codes, ((one.line_id, -minor),))
+
+
+def yield_to_law(work: Working, line: AllocatedLine) -> None:
+    """A warranty adds to what the law gives for faults and never stands in for it: while that time runs, a return is opened."""
+    said = [row.sent_at for row in work.evidence.units if row.sent_at]
+    for terms in work.policy.each:
+        preset = choose(work.sale, terms.statutes, fault=True, withdraws=True)
+        last = last_day_for_faults(work, line, preset)
+        if preset is None or preset.kind != "faulty" or not said:
+            continue
+        if last is None:
+            work.found.append(RuleResult("warranty.time", "needs_review", line.line_id, "the_law_s_time_is_not_known"))
+        elif by_end_of(last, min(said), work.sale.zone or "UTC"):
+            work.held_back = True
+            facts = (f"last_day:{last.isoformat()}",)
+            work.found.append(RuleResult("warranty.time", "needs_review", line.line_id, "the_law_s_time_runs", facts))
 
 
 _KINDS: dict[str, Callable[[Working], Iterator[Piece]]] = {

@@ -14,7 +14,8 @@ _ORDER_OF_GRADES = "NABCD"
 CONTRADICTIONS: Final = frozenset(
     {"received_more_than_announced", "received_without_announcement", "parcel_booked_in_twice", "grades_differ",
      "another_item_came_back", "serial_recorded_twice", "serial_came_back_before", "serial_not_sold_here",
-     "another_reason_was_found", "came_back_before_delivery", "sent_back_before_delivery", "received_before_it_was_sent"}
+     "another_reason_was_found", "came_back_before_delivery", "sent_back_before_delivery", "received_before_it_was_sent",
+     "said_to_be_delivered"}
 )  # fmt: skip
 
 

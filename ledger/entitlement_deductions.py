@@ -129,6 +129,9 @@ def label(work: Working) -> Iterator[Piece]:
         payer = "merchant"
     if work.preset is not None and work.preset.kind != "withdrawal":
         payer = "merchant"
+    if payer == "customer" and work.evidence.collection_offered:
+        work.found.append(RuleResult("deduct.lawful", "pass", "case", "the_shop_collects"))
+        payer = "merchant"
     if payer == "merchant":
         return
     say = "return label" if parcels == 1 else f"{parcels} return labels"

@@ -15,7 +15,7 @@ from ledger.policy_terms import FAULT_REASONS, PolicyTerms
 
 __all__ = [
     "Allowance", "Ask", "CaptureState", "CasePayment", "CaseUnits", "Cure", "Delivered", "Evidence", "Inspected", "Opinion",
-    "Override", "PolicyTerms", "PriorClaim", "PriorPromo", "Priors", "Received", "Sent", "read_evidence", "read_priors",
+    "Override", "PolicyTerms", "PriorClaim", "PriorPromo", "Priors", "Received", "Repaired", "Sent", "read_evidence", "read_priors",
 ]  # fmt: skip
 
 Grade = Literal["N", "A", "B", "C", "D", "M", "X"]
@@ -86,10 +86,24 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A repair or replacement of faulty goods: "done" ends the claim; the others leave it to a refund. `at`: when it was done."""
+    """A repair or replacement of faulty goods: "done" ends the claim; the others leave it to a refund. `at`: when it was done.
+
+    Of several of one line the last counts.
+    """
 
     line_id: str
     result: Literal["failed", "refused", "impossible", "waived", "done"]
+    kind: Literal["repair", "replacement"] | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Units [a,b) of a line that an earlier case repaired or replaced: a repair adds to the time for faults."""
+
+    line_id: str
+    a: int
+    b: int
     kind: Literal["repair", "replacement"] | None = None
     at: str | None = None
 
@@ -149,6 +163,8 @@ class Override:
 class Evidence:
     """Everything recorded for one case, each tuple in the order it was recorded (append-only).
 
+    `not_delivered`: lines that never left or were lost; `found_delivered`: lines of which somebody found that they did arrive.
+    `customer_ref`: who asks, where somebody looked. `collection_offered`: the shop fetches the goods itself.
     `used_fees`: insurances and installations, by line, and whether each was used. `parcels`: returned with a label of ours.
     `delivered`: of the order's lines, what was learnt of their delivery since the order was stated, each line once.
     """
@@ -169,6 +185,7 @@ class Evidence:
     collection_offered: bool = False
     override: Override | None = None
     delivered: tuple[Delivered, ...] = ()
+    found_delivered: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         return _document(self)
@@ -257,7 +274,8 @@ class Priors:
 
     `serials_back`: serials of this order that came back already, in any case; `serials_elsewhere`: of this case's, those that came
     back on another order before. `beside_minor`: today's other refunds of the
-    same staff member and customer, which the thresholds see too. `signals`: signs of risk and their values, from our own rows.
+    same staff member and customer, which the thresholds see too. `repaired`: what
+    earlier cases mended. `signals`: signs of risk and their values, from our own rows.
     """
 
     captures: tuple[CaptureState, ...]
@@ -269,6 +287,7 @@ class Priors:
     beside_minor: int = 0
     signals: tuple[tuple[str, int], ...] = ()
     serials_elsewhere: tuple[str, ...] = ()
+    repaired: tuple[Repaired, ...] = ()
 
     def document(self) -> dict[str, Any]:
         found = _document(self)
@@ -304,6 +323,7 @@ _ROWS = frozenset(
         Received,
         Inspected,
         Cure,
+        Repaired,
         Opinion,
         Ask,
         Delivered,
@@ -321,7 +341,7 @@ _FIELDS = {kind: tuple((one.name, one.default) for one in fields(kind)) for kind
 _TUPLES: dict[str, Any] = {
     "units": CaseUnits, "received": Received, "inspected": Inspected, "sent": Sent, "cures": Cure, "opinions": Opinion,
     "asks": Ask, "captures": CaptureState, "claims": PriorClaim, "allowances": Allowance, "paid": CasePayment,
-    "promos": PriorPromo, "delivered": Delivered,
+    "promos": PriorPromo, "delivered": Delivered, "repaired": Repaired,
 }  # fmt: skip
 
 

@@ -41,6 +41,7 @@ def _evidence(work: Working, whole: Evidence, place: int) -> Evidence:
     return replace(
         whole, units=own(whole.units), received=own(whole.received), inspected=own(whole.inspected), cures=own(whole.cures),
         opinions=own(whole.opinions), asks=own(whole.asks), not_delivered=own(whole.not_delivered),
+        found_delivered=own(whole.found_delivered),
     )  # fmt: skip
 
 

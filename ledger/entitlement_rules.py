@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ledger.calendar_days import local_day
 from ledger.entitlement_allowances import KEPT
 from ledger.entitlement_conflicts import evidence_conflict, reason_supported, received_counts, serials_asked
 from ledger.entitlement_products import final_sale, gift_card, product_excluded
-from ledger.entitlement_windows import presumption, time_known, window_merchant, window_statutory
+from ledger.entitlement_windows import presumption, time_known, window_merchant, window_statutory, zone_of
 from ledger.entitlement_working import RuleResult, Working
 from ledger.unit_ranges import Range, Ranges, first, minus, size, union, within, written
 
@@ -114,11 +115,14 @@ def evidence_quantity(work: Working) -> Iterator[RuleResult]:
         return
     counts = received_counts(work)
     trigger = work.policy.refund_trigger
-    if not work.arrived and _on_its_way(work, trigger):
+    collects = _collects(work)
+    if not work.arrived and (collects or _on_its_way(work, trigger)):
         if trigger in ("received", "inspected"):
             work.held_back = True
             sizes = tuple(f"announced:{line_id}:{size(units)}" for line_id, units in work.announced.items())
-            yield RuleResult("evidence.quantity", "needs_review", "case", "sent_back_and_not_booked_in", sizes)
+            sent = bool(work.evidence.sent) or not collects
+            reason = "sent_back_and_not_booked_in" if sent else "to_be_collected_and_not_booked_in"
+            yield RuleResult("evidence.quantity", "needs_review", "case", reason, sizes)
         work.in_advance = True
         return
     for line_id, units in work.units.items():
@@ -139,6 +143,11 @@ def _arrived(work: Working, line_id: str, units: Ranges, received: int) -> Range
     return union([*first(seen, received), *first(minus(units, seen), received - size(seen))])
 
 
+def _collects(work: Working) -> bool:
+    """Who offered to fetch the goods may not wait for them with the money (2011/83 Art. 13(3))."""
+    return work.evidence.collection_offered and work.preset is not None and work.preset.kind == "withdrawal"
+
+
 def _on_its_way(work: Working, trigger: str) -> bool:
     if trigger == "announced":
         return True
@@ -148,6 +157,8 @@ def _on_its_way(work: Working, trigger: str) -> bool:
 
 
 def evidence_trigger(work: Working) -> Iterator[RuleResult]:
+    if work.evidence.kind == "cancellation":
+        yield from _never_arrived(work)
     if work.policy.refund_trigger != "inspected" or work.in_advance or work.evidence.kind not in ("return", "exchange"):
         return
     for line_id, units in work.units.items():
@@ -157,6 +168,26 @@ def evidence_trigger(work: Working) -> Iterator[RuleResult]:
         if waiting:
             where = f"{line_id}{written(waiting)}"
             yield RuleResult("evidence.trigger", "fail", where, "not_inspected", (), f"inspected:{where}")
+
+
+def _never_arrived(work: Working) -> Iterator[RuleResult]:
+    """What is cancelled was not sent, or got lost, and somebody found that; the customer's word opens the case and no more."""
+    for line_id, units in work.units.items():
+        line = work.line(line_id)
+        named = {line_id, line.parent_line}
+        if not units:
+            continue
+        if named & {*work.evidence.found_delivered}:
+            work.units[line_id] = ()
+            yield RuleResult("evidence.trigger", "fail", line_id, "it_was_delivered")
+        elif not named & {*work.evidence.not_delivered}:
+            work.units[line_id] = ()
+            yield RuleResult(
+                "evidence.trigger", "fail", line_id, "not_known_to_be_lost", (), f"not_delivered:{line_id}"
+            )
+        elif line.delivered_at is not None:
+            facts = (f"delivered:{local_day(line.delivered_at, zone_of(work))}",)
+            yield RuleResult("evidence.conflict", "needs_review", line_id, "said_to_be_delivered", facts)
 
 
 def evidence_grade(work: Working) -> Iterator[RuleResult]:

@@ -19,7 +19,7 @@ from ledger.calendar_days import (
     next_working_day,
 )
 from ledger.entitlement_facts import CaseUnits
-from ledger.entitlement_presets import LONGER, LONGER_BY_LIFE, REPAIR_ADDS_MONTHS, REPAIRS_ADD_FROM
+from ledger.entitlement_presets import LONGER, LONGER_BY_LIFE, REPAIR_ADDS_MONTHS, REPAIRS_ADD_FROM, Preset
 from ledger.entitlement_working import RuleResult, Working
 from ledger.unit_ranges import Range, Ranges, minus, within, written
 
@@ -118,11 +118,7 @@ def _statutory_last_day(work: Working, line: AllocatedLine) -> date | None:
     if preset is None:
         return None
     if preset.kind == "faulty":
-        if preset.months is None or line.delivered_at is None:
-            return None
-        country = (work.sale.region or "").partition("-")[0]
-        months = LONGER.get(country, preset.months) + _after_a_repair(work, line)
-        return add_months(local_day(line.delivered_at, zone), months)
+        return last_day_for_faults(work, line, preset)
     start = _last_delivered(work)
     if start is None:
         return None
@@ -151,12 +147,21 @@ def _holidays_decide(work: Working, row: CaseUnits, last: date) -> bool:
     return not known and by_end_of(add_days(last, _MOST_HOLIDAYS), row.sent_at, zone_of(work))
 
 
+def last_day_for_faults(work: Working, line: AllocatedLine, preset: Preset | None) -> date | None:
+    """Until when the law gives something for a fault of the line; None where it sets no day, or nobody knows from when."""
+    if preset is None or preset.months is None or line.delivered_at is None:
+        return None
+    country = (work.sale.region or "").partition("-")[0]
+    months = LONGER.get(country, preset.months) + _after_a_repair(work, line)
+    return add_months(local_day(line.delivered_at, zone_of(work)), months)
+
+
 def _after_a_repair(work: Working, line: AllocatedLine) -> int:
     """Months that a repair adds to the time for faults, once."""
-    repaired = [
-        row for row in work.evidence.cures if row.kind == "repair" and row.line_id in (line.line_id, line.parent_line)
-    ]
-    since = any(row.at is not None and row.at >= REPAIRS_ADD_FROM for row in repaired)
+    of_line = (line.line_id, line.parent_line)
+    repaired = [row.at for row in work.evidence.cures if row.kind == "repair" and row.line_id in of_line]
+    repaired += [row.at for row in work.priors.repaired if row.kind == "repair" and row.line_id in of_line]
+    since = any(at is not None and at >= REPAIRS_ADD_FROM for at in repaired)
     return REPAIR_ADDS_MONTHS if since else 0
 
 
@@ -209,13 +214,20 @@ def _curable(work: Working, line_id: str) -> list[Range]:
 def _cure(work: Working, line_id: str, units: Ranges) -> Iterator[RuleResult]:
     if not units:
         return
-    results = {row.result for row in work.evidence.cures if row.line_id in (line_id, work.line(line_id).parent_line)}
-    if "done" in results and not results & {"failed", "refused", "impossible"}:
+    results = [row.result for row in work.evidence.cures if row.line_id in (line_id, work.line(line_id).parent_line)]
+    untried = minus(units, _mended_before(work, line_id))
+    if results and results[-1] == "done":
         work.units[line_id] = minus(work.units[line_id], units)
         yield RuleResult("cure.first", "fail", f"{line_id}{written(units)}", "cured")
-    elif not (results or work.policy.faulty.refund_first or _may_reject(work)):
-        work.units[line_id] = minus(work.units[line_id], units)
-        yield RuleResult("cure.first", "fail", f"{line_id}{written(units)}", "cure_comes_first", (), "cure")
+    elif untried and not (results or work.policy.faulty.refund_first or _may_reject(work)):
+        work.units[line_id] = minus(work.units[line_id], untried)
+        yield RuleResult("cure.first", "fail", f"{line_id}{written(untried)}", "cure_comes_first", (), "cure")
+
+
+def _mended_before(work: Working, line_id: str) -> list[Range]:
+    """Units that an earlier case repaired or replaced: the one cure that goes first is over."""
+    spread = (span for row in work.priors.repaired for span in work.spread_kit(row.line_id, row.a, row.b))
+    return [(a, b) for of, a, b in spread if of == line_id]
 
 
 def _may_reject(work: Working) -> bool:

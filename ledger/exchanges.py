@@ -46,7 +46,9 @@ def read_offers(db: Connection, merchant_id: UUID, order_id: UUID) -> tuple[Orde
     Each reason may have a policy of its own, and one that has none offers nothing. Locks nothing. Raises NotFound, and NoPolicy
     where no reason has any.
     """
-    room, undecided, found = None, None, {}
+    room: OrderRoom | None = None
+    undecided: NoPolicy | None = None
+    found: dict[str, list[str]] = {}
     for reason in REASONS:
         try:
             if room is None:

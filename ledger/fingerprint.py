@@ -73,7 +73,7 @@ def lock_intents_later(db: Connection, merchant_id: UUID, intent_ids: Sequence[U
 
 
 def evidence_digest(db: Connection, merchant_id: UUID, case_id: UUID) -> bytes:
-    """SHA-256 over evidence, photos and parcels of a case as they stand: kinds, counts, units, grades, findings, image hashes."""
+    """SHA-256 over evidence, photos, parcels and stated facts of a case: kinds, counts, units, grades, findings, image hashes."""
     return digest_of_evidence(rows(db, _EVIDENCE_OF_CASE, merchant_id=merchant_id, case_id=case_id))
 
 
@@ -114,12 +114,16 @@ _EVIDENCE: Final = """
     SELECT 3, parcel_id, proof, NULL, NULL, NULL, NULL, NULL, tracking, concat(our_label, chr(31), extract(epoch FROM sent_at)),
         actor, NULL
     FROM parcels WHERE merchant_id = :merchant_id AND case_id = {case}
+    UNION ALL
+    SELECT 4, fact_id, kind, line_id, number, NULL, NULL, NULL, said, concat(cure, chr(31), extract(epoch FROM happened_at),
+        chr(30), customer_ref, chr(29), note), actor, NULL
+    FROM case_facts WHERE merchant_id = :merchant_id AND case_id = {case}
     ORDER BY 1, 2
 """
 _EVIDENCE_OF_CASE: Final = _EVIDENCE.format(case=":case_id")
 _EVIDENCE_OF_INTENTS: Final = (
     _EVIDENCE.replace("SELECT 1 AS part", "SELECT case_id, 1 AS part").replace("SELECT 2, ", "SELECT case_id, 2, ")
-    .replace("SELECT 3, ", "SELECT case_id, 3, ")
+    .replace("SELECT 3, ", "SELECT case_id, 3, ").replace("SELECT 4, ", "SELECT case_id, 4, ")
     .replace("= {case}", "IN (SELECT case_id FROM intents WHERE merchant_id = :merchant_id AND intent_id = ANY(:intent_ids))")
     .replace("ORDER BY 1, 2", "ORDER BY 1, 2, 3")
 )  # fmt: skip

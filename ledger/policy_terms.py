@@ -28,7 +28,7 @@ Versioned = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}@[0-9]{1,6}$")]
 Instant = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
 Grade = Literal["N", "A", "B", "C", "D", "M", "X"]
-Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "not_delivered", "other"]
+Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "cancelled", "not_delivered", "other"]
 Level = Literal["staff", "manager", "two_managers"]
 
 FAULT_REASONS = frozenset({"faulty", "damaged", "wrong_item", "not_delivered"})

@@ -33,6 +33,17 @@ CASE_SENTENCES: Final = {
     "rejected": "Your return was not accepted. Nothing was paid for it.",
     "exchanged": "Your return is exchanged for other goods. No money is paid back for it.",
 }
+# What did not reach the customer goes nowhere: nothing is to arrive, somebody looks where it is.
+CANCELLED_SENTENCES: Final = {
+    "waiting_goods": "We are looking where your goods are. We write to you when we know.",
+    "needs_person": "Your request is being checked by a person. We write to you when it is decided.",
+    "nothing_due": "Your request was checked. There is nothing to pay back for it.",
+    "rejected": "Your request was checked, and these goods are not paid back under it.",
+}
+WARRANTY_SENTENCES: Final = CANCELLED_SENTENCES | {
+    "waiting_goods": "Your warranty claim is being checked. We write to you when it is decided."
+}
+_OF_KIND: Final = {"cancellation": CANCELLED_SENTENCES, "warranty": WARRANTY_SENTENCES}
 CHARGE_SENTENCES: Final = {
     "reading": "We are looking at the charges of your order at the payment provider. We write to you when that is done.",
     "needs_person": "We have looked at the charges of your order and check one thing by hand. We write to you when it is settled.",
@@ -83,8 +94,9 @@ def to_customer(found: ReturnStanding) -> str:
     if found.kind == DUPLICATE_CHARGE and found.stage in CHARGE_SENTENCES:
         known = found.proven and found.stage == "nothing_due" and found.found in FOUND
         return FOUND[found.found].customer if known else CHARGE_SENTENCES[found.stage]
-    if found.stage in CASE_SENTENCES and not any(refund["state"] == "succeeded" for refund in found.refunds):
-        return CASE_SENTENCES[found.stage]
+    said_of = CASE_SENTENCES | _OF_KIND.get(found.kind, {})
+    if found.stage in said_of and not any(refund["state"] == "succeeded" for refund in found.refunds):
+        return said_of[found.stage]
     if not found.proven:
         return UNPROVEN_SENTENCE
     said = [refund_sentence(refund) for refund in found.refunds]

@@ -37,6 +37,7 @@ def _instant(text: str) -> str:
 
 Text = Annotated[str, Field(max_length=4000, pattern=_TEXT), AfterValidator(mask_card_numbers)]
 Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "other"]
+AskedReason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "cancelled", "not_delivered", "other"]
 Grade = Literal["N", "A", "B", "C", "D", "M", "X"]
 
 
@@ -86,14 +87,15 @@ class OrderBody(Body):
 
 
 class ReturnBody(OrderBody):
-    """A customer wants to return units of an order. `relation` is the customer's own answer, once it was asked for.
+    """A customer wants to return units of an order, or says that they are `cancelled` or were `not_delivered`. `relation` is the
+    customer's own answer, once it was asked for.
 
     `customer` proves who asks: it is compared with the order's customer. With it, or with the channel's own proof in
     `conversation.customer_verified`, a refusal says what was paid before.
     """
 
     lines: Annotated[list[AskedLine], Field(min_length=1, max_length=200)]
-    reason: Reason
+    reason: AskedReason
     relation: Literal["existing", "separate"] | None = None
     statement_sent_at: (
         Annotated[
@@ -152,6 +154,35 @@ class ParcelBody(NamedCase):
     ]
     proof: Literal["customer", "carrier"]
     our_label: bool = False
+
+
+class FactBody(NamedCase):
+    """What is known of a case beside goods and parcels. `said`, by `kind`: not_delivered: not_dispatched, lost, or delivered after
+    all; cure (a repair or replacement): done, failed, refused, impossible, waived; fee_use (of an insurance or installation): used,
+    unused; collection (by the shop, of what goes back): offered, not_offered. claimant: `customer` says who asks. Of one kind and
+    line the newest counts.
+    """
+
+    kind: Literal["not_delivered", "cure", "fee_use", "collection", "claimant"]
+    said: (
+        Literal[
+            "not_dispatched", "lost", "delivered", "done", "failed", "refused", "impossible", "waived", "used", "unused", "offered",
+            "not_offered",
+        ]
+        | None
+    ) = None  # fmt: skip
+    line: Annotated[str, Field(min_length=1, max_length=100, pattern=_REF)] | None = None
+    cure: Literal["repair", "replacement"] | None = None
+    happened_at: (
+        Annotated[
+            str,
+            Field(pattern=_INSTANT, description="when a cure was done, or a loss was found"),
+            AfterValidator(_instant),
+        ]
+        | None
+    ) = None
+    customer: Annotated[str, Field(min_length=1, max_length=254, pattern=_REF)] | None = None
+    note: Annotated[Text, Field(max_length=500)] = ""
 
 
 class PhotoBody(NamedCase):

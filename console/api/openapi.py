@@ -13,7 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed
 from console import access
 from console.api import problems
 from console.api.answers import STAGE_WORDS
-from console.api.bodies import Body, ChargesBody, ParcelBody, PhotoBody, ReceiptBody, ReturnBody
+from console.api.bodies import Body, ChargesBody, FactBody, ParcelBody, PhotoBody, ReceiptBody, ReturnBody
 from console.api.problem_kinds import KINDS
 from console.gate import without_form
 from ledger.errors import NotFound
@@ -95,6 +95,7 @@ _REFUSED_REPORT: Final = ("not-found", "wrong-state", "refused")
 _REPORTS: Final[tuple[tuple[str, str, str, type[Body]], ...]] = (
     ("receipts", "report_receipt", "Say what arrived", ReceiptBody),
     ("parcels", "report_a_parcel", "Say that a parcel is on its way back", ParcelBody),
+    ("facts", "state_a_fact", "Say what else is known of a case", FactBody),
     ("photos", "add_a_photo", "Add a picture of what comes back", PhotoBody),
 )
 
@@ -103,7 +104,7 @@ _REPORTS: Final[tuple[tuple[str, str, str, type[Body]], ...]] = (
 def openapi() -> dict[str, Any]:
     """The OpenAPI 3.1 document."""
     schemas = dict(SCHEMAS)
-    for model in (OrderFacts, ReturnBody, ChargesBody, ReceiptBody, ParcelBody, PhotoBody):
+    for model in (OrderFacts, ReturnBody, ChargesBody, ReceiptBody, ParcelBody, PhotoBody, FactBody):
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema

@@ -12,6 +12,7 @@ from ledger.tables import (
     desks,
     duplicates,
     factors,
+    facts,
     intents,
     kinds,
     orders,
@@ -28,8 +29,27 @@ from ledger.tables import (
 from ledger.tables.base import metadata
 
 __all__ = [
-    "brakes", "cases", "compared", "desks", "duplicates", "factors", "intents", "kinds", "metadata", "orders", "outside",
-    "payments", "policies", "reconciliation", "recovery", "registry", "review", "same_default", "teamwork", "work",
+    "brakes",
+    "cases",
+    "compared",
+    "desks",
+    "duplicates",
+    "factors",
+    "facts",
+    "intents",
+    "kinds",
+    "metadata",
+    "orders",
+    "outside",
+    "payments",
+    "policies",
+    "reconciliation",
+    "recovery",
+    "registry",
+    "review",
+    "same_default",
+    "teamwork",
+    "work",
 ]  # fmt: skip
 
 

@@ -39,6 +39,7 @@ OPERATIONS = {
     "show_return": ("GET", "/api/v1/returns/{number}", "chat"),
     "report_receipt": ("POST", "/api/v1/receipts", "warehouse"),
     "report_a_parcel": ("POST", "/api/v1/parcels", "warehouse"),
+    "state_a_fact": ("POST", "/api/v1/facts", "warehouse"),
     "add_a_photo": ("POST", "/api/v1/photos", "warehouse"),
 }
 

@@ -172,6 +172,11 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
         " VALUES (:m, :id, :c, 'JD014', now(), 'carrier', true, 'chat', :who)", **names,
     )  # fmt: skip
     run(
+        db, "INSERT INTO case_facts (merchant_id, fact_id, case_id, number, kind, order_id, said, channel, actor)"
+        " SELECT merchant_id, :id, case_id, 1, 'collection', order_id, 'offered', 'counter', :who FROM cases"
+        " WHERE merchant_id = :m AND case_id = :c", **names,
+    )  # fmt: skip
+    run(
         db, "INSERT INTO photos (merchant_id, photo_id, case_id, caption, content_type, sha256, original_sha256, content,"
         " actor) VALUES (:m, :id, :c, 'the seam', 'image/png', :digest, :digest, 'x', :who)",
         digest=sha256(b"x"), **names,

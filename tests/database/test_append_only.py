@@ -13,7 +13,7 @@ from tests.world import World, build_world
 
 JOURNALS = (
     "alarm_closings", "alarm_endings", "approval_assertions", "approval_entries", "approvals", "attempt_results", "attempts",
-    "brake_answers", "brake_asks", "brake_pulls", "cap_entries", "capture_facts", "charge_findings", "conversations",
+    "brake_answers", "brake_asks", "brake_pulls", "cap_entries", "capture_facts", "case_facts", "charge_findings", "conversations",
     "discrepancies", "discrepancy_acts",
     "dispute_rulings", "dispute_states", "entitlement_sources", "entitlements", "events", "evidence", "external_allocations",
     "exchanges", "export_ends", "exports", "external_refund_states", "idempotency_keys", "intent_transitions", "line_claims",

@@ -486,7 +486,7 @@ def test_b067_of_80_00_store_credit_30_00_went_back_and_a_cancellation_gives_50_
     allocation = allocated([line(1, 30 * unit), line(2, 50 * unit)], 80 * unit, currency=currency, captures=[credit])
     shop = Shop(allocation, [state("sc", 80 * unit, tender="store_credit", currency=currency)])
     shop.take_back(back(("L1", 0, 1)))
-    cancelled = Evidence("R-2", units(("L2", 0, 1)), kind="cancellation")
+    cancelled = Evidence("R-2", units(("L2", 0, 1)), kind="cancellation", not_delivered=("L2",))
     assert shop.take_back(cancelled).total_minor == 50 * unit
     assert shop.captures[0].available_minor == 0
 

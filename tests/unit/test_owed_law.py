@@ -192,7 +192,9 @@ def test_a_consumer_in_the_united_states_has_a_card_credited_within_seven_busine
 
 
 def test_what_was_never_shipped_in_the_united_states_goes_back_within_seven_working_days_of_the_cancellation() -> None:
-    evidence = Evidence("R-1", (CaseUnits("L1", 0, 1, None, "2026-05-18T16:00:00Z"),), kind="cancellation")
+    evidence = Evidence(
+        "R-1", (CaseUnits("L1", 0, 1, None, "2026-05-18T16:00:00Z"),), kind="cancellation", not_delivered=("L1",)
+    )
     assert entitled(sold("US-TX", **TOLD), evidence, policy=terms(pay_within_days=30)).due_at == "2026-05-29T04:59:59Z"
 
 

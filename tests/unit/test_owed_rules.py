@@ -293,7 +293,7 @@ def test_what_was_cancelled_before_dispatch_comes_back_whole_with_shipping_and_f
     lines = [line(1, 1000, 2), line(2, 590, kind="shipping"), line(3, 200, kind="fee", fee={"type": "insurance"})]
     policy = terms(restocking={"bps": 2000}, label={"minor": {"EUR": 300}})
     allocation = allocated(lines, 2790, disclosures={"restocking_fee": True})
-    evidence = Evidence("R-1", units(("L1", 0, 2)), kind="cancellation", parcels_on_our_label=1)
+    evidence = Evidence("R-1", units(("L1", 0, 2)), kind="cancellation", parcels_on_our_label=1, not_delivered=("L1",))
     assert entitled(allocation, evidence, policy=policy).total_minor == 2790
 
 

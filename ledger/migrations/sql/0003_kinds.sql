@@ -2,10 +2,10 @@
 
 -- Lists in one constant: the server reads every check of a row again for each statement that writes one.
 ALTER TABLE cases DROP CONSTRAINT cases_kind_check, ADD CONSTRAINT cases_kind_check CHECK (kind = ANY (
-    '{return,keep_item,price_reduction,price_adjustment,goodwill,shipping_only,exchange,duplicate_charge}'
+    '{return,cancellation,warranty,keep_item,price_reduction,price_adjustment,goodwill,shipping_only,exchange,duplicate_charge}'
 ));
 ALTER TABLE cases DROP CONSTRAINT cases_reason_check, ADD CONSTRAINT cases_reason_check CHECK (reason = ANY (
-    '{changed_mind,size,faulty,damaged,wrong_item,other,late,lower_price,service}'
+    '{changed_mind,size,faulty,damaged,wrong_item,cancelled,not_delivered,other,late,lower_price,service}'
 ));
 ALTER TABLE cases DROP CONSTRAINT cases_stage_check, ADD CONSTRAINT cases_stage_check CHECK (stage = ANY (
     '{waiting_goods,ready,needs_person,nothing_due,approved,held,sending,unknown,pending,needs_review,paid,came_back,refused,'

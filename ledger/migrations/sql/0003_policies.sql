@@ -256,7 +256,7 @@ CREATE FUNCTION risk_signals(m uuid, c uuid) RETURNS TABLE (name text, number bi
     SET search_path = public, pg_temp AS $$
     WITH k AS (SELECT * FROM cases WHERE merchant_id = m AND case_id = c),
     others AS MATERIALIZED (
-        SELECT x.case_id, x.order_id, x.currency, x.channel, x.opened_at, x.closed_at, x.stage FROM k
+        SELECT x.case_id, x.order_id, x.currency, x.channel, x.opened_at, x.closed_at, x.stage, x.reason FROM k
         JOIN cases x ON x.merchant_id = m AND x.customer_id = k.customer_id AND x.case_id <> c ORDER BY x.opened_at DESC LIMIT 500),
     mine AS MATERIALIZED (
         SELECT o.order_id, o.placed_at FROM k JOIN orders o ON o.merchant_id = m AND o.customer_id = k.customer_id
@@ -278,6 +278,7 @@ CREATE FUNCTION risk_signals(m uuid, c uuid) RETURNS TABLE (name text, number bi
         ('not_received_365d', (SELECT count(*) FROM (
             SELECT x.case_id::text AS what FROM others x JOIN events e ON e.merchant_id = m AND e.case_id = x.case_id
                 AND e.kind = 'case.rejected' AND e.reason = 'not_returned' AND e.at > now() - interval '365 days'
+            UNION SELECT x.case_id::text FROM others x WHERE x.reason = 'not_delivered' AND x.opened_at > now() - interval '365 days'
             UNION SELECT d.dispute_ref FROM charged h JOIN disputes d ON d.merchant_id = m
                 AND d.provider_account_id = h.provider_account_id AND d.charge_ref = h.charge_ref
                 AND d.reason = 'product_not_received' AND d.created_at > now() - interval '365 days') gone)),

@@ -19,6 +19,7 @@ STEPS = (
     "0003_store",
     "0003_deliveries",
     "0003_kinds",
+    "0003_facts",
     "0003_duplicates",
     "0003_policies",
     "0002_access",
