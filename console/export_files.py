@@ -6,7 +6,7 @@ are initials. Rows are made while the file leaves, when the request is over.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -59,6 +59,29 @@ def _refund(row: RowMapping) -> Sequence[Cell]:
         row["amount_minor"], Amount(row["amount_minor"], row["currency"]), row["computed_minor"], row["currency"], destination,
         row["asked_by"], row["first_by"], row["second_by"], row["approved_at"], row["paid_at"], row["came_back_at"],
         row["provider_refund_ref"], row["provider_reference"], f"{row['policy_id']}@{row['policy_version']}",
+    )  # fmt: skip
+
+
+_CREDITS: Final = (
+    "refund", "step", "dated", "order", "invoice", "case", "reason", "rule", "line", "units", "code", "rate_ppm", "gross_minor",
+    "gross", "net_minor", "net", "tax_minor", "tax", "currency", "paid_minor", "paid_currency", "provider_refund",
+    "left_to_a_person",
+)  # fmt: skip
+
+
+def credits_of(merchant_id: UUID, since: date, until: date) -> Source:
+    """Credit entries dated from the one day to the other, both included, a row for each line and tax code."""
+    return Source(_CREDITS, statements.CREDITS, {"m": merchant_id, "since": since, "until": until}, _credit)
+
+
+def _credit(row: RowMapping) -> Sequence[Cell]:
+    currency = row["order_currency"]
+    figures = (row["gross_minor"], row["net_minor"], row["tax_minor"])
+    amounts = [cell for minor in figures for cell in (minor, Amount(minor, currency))]
+    return (
+        words.refund_reference(row["number"]), row["step"], str(row["dated_on"]), row["order_ref"], row["invoice_ref"] or "",
+        words.case_reference(row["case_number"]), row["reason"], row["rule"], row["line_ref"], row["units"], row["code"] or "",
+        row["rate_ppm"], *amounts, currency, row["amount_minor"], row["currency"], row["provider_refund_ref"], row["person"],
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from console.filters import plain
 from ledger.exports import last_exports
 
 NAMES: Final = {
-    "refunds": "Refunds of a period", "discrepancies": "Discrepancies of a run", "trail": "Audit trail", "metrics": "Metrics",
+    "refunds": "Refunds of a period", "credits": "Credit entries of a period",
+    "discrepancies": "Discrepancies of a run", "trail": "Audit trail", "metrics": "Metrics",
 }  # fmt: skip
 # The parts of a filter in the order of a sentence. A run is named by its id, which says nothing to a reader.
 _ASKED: Final = {

@@ -46,6 +46,10 @@ MOST_SHOWN: Final = 20
 # What stands in each, and an icon.
 WHAT: Final[dict[str, tuple[str, str]]] = {
     "refunds": ("Each refund approved or paid in it: amounts, people, states, references.", "paid"),
+    "credits": (
+        "What each refund paid in it takes back of its sale, line by line, tax by code, and what came back.",
+        "uturn",
+    ),
     "discrepancies": ("What one comparison with the provider found, both sides and what became of it.", "unequal"),
     "trail": ("Events with who, when and the hash of each.", "trail"),
     "metrics": ("The figures of the metrics, day by day, as rows.", "bars"),
@@ -96,6 +100,7 @@ class RunForm(ExportForm):
 
 _FORMS: Final[dict[str, type[ExportForm]]] = {
     "refunds": RefundsForm,
+    "credits": PeriodForm,
     "discrepancies": RunForm,
     "trail": TrailForm,
     "metrics": PeriodForm,
@@ -263,6 +268,8 @@ def _source(what: str, form: Any) -> Source:
     since, until = _midnight(form.since.data), _midnight(form.until.data + timedelta(days=1))
     if not timedelta() < until - since <= timedelta(days=MOST_DAYS):
         raise BadInput("until", f"a period ends after it begins and covers at most {MOST_DAYS} days")
+    if what == "credits":
+        return files.credits_of(current.merchant_id, form.since.data, form.until.data)
     if what == "trail":
         return files.trail(
             current.merchant_id, since, until, trail.actor_named(form.person.data),

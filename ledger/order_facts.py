@@ -204,7 +204,7 @@ class OrderFacts(Facts):
     """One order as imported; see the module. `total_minor` is what the customer had to pay in all, tax and shipping in.
 
     `tax_total_minor` is for shops that state tax for the whole order only; `tax_totals` for those that state it by code,
-    their lines then naming code and rate.
+    their lines then naming code and rate. `invoice_ref` is what the shop calls its invoice: credit entries carry it.
     """
 
     external_ref: Ref
@@ -225,6 +225,7 @@ class OrderFacts(Facts):
     sale_mode: Literal["distance", "off_premises", "in_store"] | None = None
     rounding: Rounding | None = None
     disclosures: Disclosures | None = None
+    invoice_ref: Ref | None = None
 
     @model_validator(mode="after")
     def _links_hold(self) -> Self:

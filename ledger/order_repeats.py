@@ -1,8 +1,8 @@
 """What it means when an order is stated again: nothing new, more about its delivery, or other facts.
 
-When a line was delivered, and in which parcel, is learnt after the sale: the newest statement counts, each is kept as a row,
-and leaving it out says nothing. A title is a name: the first one stays. Payments that were only authorised move on by
-themselves. Everything else is the sale: other facts are kept beside it, and the order is blocked until a person decides.
+When a line was delivered, in which parcel, and how the invoice is called is learnt after the sale: the newest statement counts,
+each is kept as a row, and leaving it out says nothing. A title is a name: the first one stays. Payments that were only authorised
+move on by themselves. Everything else is the sale: other facts are kept beside it, and the order is blocked until a person decides.
 """
 
 import json
@@ -26,8 +26,8 @@ IMPORT_CHANGED: Final = "import_changed"
 
 @dataclass(frozen=True)
 class Stored:
-    """What became of one order: `created`, `unchanged`, `updated` (something was learnt of its delivery), or `conflict` (kept
-    beside the first and blocked)."""
+    """What became of one order: `created`, `unchanged`, `updated` (something was learnt of its delivery or invoice), or `conflict`
+    (kept beside the first and blocked)."""
 
     order_id: UUID
     status: Literal["created", "unchanged", "updated", "conflict"]
@@ -53,7 +53,8 @@ def settle_repeat(db: Connection, merchant_id: UUID, order: dict[str, Any]) -> S
     before, now = there["facts"], json.loads(order["facts"])
     if bytes(there["facts_digest"]) == order["facts_digest"] or _same_sale(db, merchant_id, there, order, now):
         learnt = _learn(db, merchant_id, there["order_id"], before["lines"], now["lines"])
-        return Stored(there["order_id"], "updated" if learnt else "unchanged", known)
+        named = _learn_invoice(db, merchant_id, there["order_id"], before.get("invoice_ref"), now.get("invoice_ref"))
+        return Stored(there["order_id"], "updated" if learnt or named else "unchanged", known)
     run(
         db,
         _CONFLICT,
@@ -109,7 +110,7 @@ def _but_for(facts: dict[str, Any], held: Sequence[str]) -> dict[str, Any]:
         for one in facts.get("captures", [])
     ]
     lines = [{name: value for name, value in line.items() if name not in _LEARNT} for line in facts["lines"]]
-    return {**facts, "captures": captures, "lines": lines}
+    return {**facts, "captures": captures, "lines": lines, "invoice_ref": None}
 
 
 _NEWEST: Final = """
@@ -140,6 +141,21 @@ def _learn(
     if kept:
         run_many(db, _KEEP, kept)
     return bool(kept)
+
+
+_INVOICE: Final = """
+    SELECT n, invoice_ref FROM order_invoices WHERE merchant_id = :m AND order_id = :o ORDER BY n DESC LIMIT 1
+"""
+
+
+def _learn_invoice(db: Connection, merchant_id: UUID, order_id: UUID, once: str | None, said: str | None) -> bool:
+    """Keeps what the shop calls its invoice now, where that is another name than before; leaving it out says nothing."""
+    newest = first(db, _INVOICE, m=merchant_id, o=order_id)
+    if said is None or said == (newest["invoice_ref"] if newest else once):
+        return False
+    run(db, "INSERT INTO order_invoices (merchant_id, order_id, n, invoice_ref) VALUES (:m, :o, :n, :said)",
+        m=merchant_id, o=order_id, n=1 + (newest["n"] if newest else 0), said=said)  # fmt: skip
+    return True
 
 
 def _instant(line: dict[str, Any]) -> datetime | None:

@@ -20,17 +20,22 @@ CARD = {"capture_ref": "SALE-1-card", "tender": "card", "currency": "EUR", "capt
         "payment_intent_ref": "pi_SALE-1", "charge_ref": "ch_SALE-1"}  # fmt: skip
 
 
-def sold(stack: Stack, world: World, *lines: dict[str, Any], **facts: Any) -> str:
-    """An order of these lines (the lamps, their delivery and insurance), paid by one card; its reference."""
+def statement(*lines: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    """An order of these lines (the lamps, their delivery and insurance), paid by one card, as the shop states it."""
     stated = {one["line_ref"]: one for one in (LAMP, POST, COVER)} | {one["line_ref"]: one for one in lines}
     total = sum(one["gross_minor"] for one in stated.values())
-    document = {
+    return {
         "external_ref": "SALE-1", "currency": "EUR", "total_minor": total, "placed_at": "2026-11-16T09:30:00Z",
         "zone": "Europe/Berlin", "region": "DE", "channel": "web", "price_mode": "inclusive", "customer_type": "consumer",
         "sale_mode": "distance", "disclosures": {"withdrawal_info_at": "2026-11-16T09:30:00Z", "return_cost_on_consumer": True},
         "customer": {"external_ref": "C-1001", "name": "Ilse Brandt", "email": "ilse@example.org"},
         "lines": list(stated.values()), "captures": [CARD | {"captured_minor": total}], **facts,
     }  # fmt: skip
+
+
+def sold(stack: Stack, world: World, *lines: dict[str, Any], **facts: Any) -> str:
+    """The same, stored; its reference."""
+    document = statement(*lines, **facts)
     with transaction(stack.console, world.merchant_id) as db:
         assert store_order(db, world.merchant_id, order_facts(document)).status == "created"
     return str(document["external_ref"])

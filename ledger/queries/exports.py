@@ -43,6 +43,20 @@ _REFUNDS: Final = """
 """
 REFUNDS: Final = {"approved": _REFUNDS.format(dated=_APPROVED), "paid": _REFUNDS.format(dated=_PAID)}
 
+# Dated by the day of the repayment; a refund that came back has two entries, which cancel one another.
+CREDITS: Final = """
+    SELECT i.number, c.step, c.dated_on, o.external_ref AS order_ref, c.invoice_ref, k.number AS case_number, c.reason, r.rule,
+        r.line_ref, r.units, r.code, r.rate_ppm, r.gross_minor, r.net_minor, r.tax_minor, c.order_currency, c.amount_minor,
+        c.currency, coalesce(i.provider_refund_ref, '') AS provider_refund_ref, c.person
+    FROM credit_entries c
+    JOIN credit_rows r ON r.merchant_id = c.merchant_id AND r.intent_id = c.intent_id AND r.step = c.step
+    JOIN intents i ON i.merchant_id = c.merchant_id AND i.intent_id = c.intent_id
+    JOIN cases k ON k.merchant_id = c.merchant_id AND k.case_id = c.case_id
+    JOIN orders o ON o.merchant_id = c.merchant_id AND o.order_id = c.order_id
+    WHERE c.merchant_id = :m AND c.dated_on BETWEEN :since AND :until
+    ORDER BY c.dated_on, i.number, c.step DESC, r.place LIMIT :most
+"""
+
 DISCREPANCIES: Final = """
     SELECT d.number, d.kind, d.about, d.refund_ref, d.occurrence, i.number AS intent_number, d.ours, d.theirs, d.dated_at,
         d.found_at, coalesce((SELECT s.name FROM discrepancy_acts a JOIN staff s ON s.staff_id = a.staff_id

@@ -9,6 +9,7 @@ from typing import Any
 from ledger.tables import (
     brakes,
     cases,
+    credit_entries,
     desks,
     duplicates,
     factors,
@@ -32,6 +33,7 @@ __all__ = [
     "brakes",
     "cases",
     "compared",
+    "credit_entries",
     "desks",
     "duplicates",
     "factors",

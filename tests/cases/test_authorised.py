@@ -51,6 +51,7 @@ def test_all_of_an_uncaptured_payment_comes_back_by_canceling_it(desk: Desk) -> 
     assert (desk.state(one), desk.case(one.case_id)) == ("succeeded", ("paid", False))
     assert [call["idempotency_key"] for call in cancels(desk)] == [one.provider_key]
     nothing_was_taken(desk, sale, 58_00)
+    assert as_administrator(desk.stack, "SELECT 1 FROM credit_entries") == []
     assert (desk.send(), desk.look()) == ({}, {})
 
 

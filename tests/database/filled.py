@@ -53,6 +53,10 @@ def fill(stack: Stack, world: World) -> None:
             m=world.merchant_id, id=uuid7(), o=world.order.order_id, digest=sha256(b"other facts"),
         )  # fmt: skip
         run(
+            db, "INSERT INTO order_invoices (merchant_id, order_id, n, invoice_ref) VALUES (:m, :o, 1, 'INV-1')",
+            m=world.merchant_id, o=world.order.order_id,
+        )  # fmt: skip
+        run(
             db, "INSERT INTO order_deliveries (merchant_id, order_id, line_ref, n, delivered_at) VALUES (:m, :o, :line, 1, now())",
             m=world.merchant_id, o=world.order.order_id, line=TEE,
         )  # fmt: skip

@@ -78,6 +78,9 @@ def test_58_40_charged_twice_pays_back_the_later_charge_and_never_a_second_one(
     assert submitter.run_once(worker) == {"claimed": 1, "confirmed": 1}
     assert (submitter.run_once(worker), charges.run_once(worker)) == ({}, {})
     assert refunds_there(sandbox) == 1
+    # To the books it is a payment too many, on no line of the sale and without tax.
+    booked = as_administrator(stack, "SELECT rule, line_ref, gross_minor, tax_minor FROM credit_rows")
+    assert [(one["rule"], one["gross_minor"], one["tax_minor"]) for one in booked] == [("duplicate.charge", 5840, 0)]
     with pytest.raises(AlreadyRefunded, match="one of the charges of this order was paid back") as refused:
         claim_twice(stack, world, order, reference="chat-2")
     assert [refund["amount_minor"] for refund in refused.value.facts["refunds"]] == [5840]

@@ -69,6 +69,13 @@ def paid(desk: Desk) -> dict[str, Any]:
     return dict(one)
 
 
+def test_the_credit_entries_of_a_period_leave_a_row_for_each_line_and_tax(desk: Desk, paid: dict[str, Any]) -> None:
+    (row,) = taken(desk, "credits", **around_now(desk))
+    assert (row["refund"], row["step"], row["line"], row["units"]) == (f"R-{paid['number']}", "settle", "TEE", "[0,1)")
+    assert (row["gross"], row["net"], row["tax"], row["currency"]) == ("24.90", "20.75", "4.15", "GBP")
+    assert (row["paid_minor"], row["paid_currency"], row["left_to_a_person"]) == ("2490", "GBP", "")
+
+
 def test_a_paid_refund_leaves_with_its_figures_as_numbers_and_its_people(desk: Desk, paid: dict[str, Any]) -> None:
     (row,) = taken(desk, "refunds", **around_now(desk))
 

@@ -4,7 +4,7 @@
 CREATE TABLE exports (
     merchant_id uuid NOT NULL REFERENCES merchants (id),
     export_id uuid NOT NULL,
-    what text NOT NULL CHECK (what IN ('refunds', 'discrepancies', 'trail', 'metrics')),
+    what text NOT NULL CHECK (what IN ('refunds', 'credits', 'discrepancies', 'trail', 'metrics')),
     filter jsonb NOT NULL CHECK (pg_column_size(filter) <= 4000),
     reason text NOT NULL CHECK (length(reason) BETWEEN 3 AND 300),
     staff_id uuid NOT NULL,

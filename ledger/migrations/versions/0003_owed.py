@@ -20,6 +20,7 @@ STEPS = (
     "0003_deliveries",
     "0003_kinds",
     "0003_facts",
+    "0003_credits",
     "0003_duplicates",
     "0003_policies",
     "0002_access",
