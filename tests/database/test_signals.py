@@ -99,15 +99,17 @@ def because(stack: Stack, world: World) -> list[str]:
 YEAR_AGO = datetime.now(UTC) - timedelta(days=366)
 
 
-def test_goods_that_were_said_not_to_have_arrived_twice_in_a_year_are_a_sign(stack: Stack, world: World) -> None:
+def test_goods_that_were_said_not_to_have_arrived_three_times_in_a_year_are_a_sign(stack: Stack, world: World) -> None:
     in_force(stack, world, {"signals": {}})
     not_received(stack, world, 1, datetime.now(UTC))
     nothing_came(stack, world, 1)
+    lost = add_order(stack, world, "L-1", customer_id=world.omar)
+    lives.open_case(stack, world, order_ref=lost.external_ref, reference="chat-l", reason="not_delivered")
     # These are none: another reason, too long ago, and a return that was closed for another reason.
     not_received(stack, world, 2, datetime.now(UTC), "fraudulent")
     not_received(stack, world, 3, YEAR_AGO)
     nothing_came(stack, world, 2, "outside_window")
-    assert because(stack, world) == ["signal.not_received_365d:2"]
+    assert because(stack, world) == ["signal.not_received_365d:3"]
 
 
 @pytest.mark.parametrize("again", ["disputed", "returned", "of somebody else"])

@@ -7,6 +7,8 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from ledger.database import run, transaction
+from ledger.entitlement_audit import prove
+from ledger.entitlement_store import read_record
 from ledger.errors import SamePerson
 from ledger.ids import uuid7
 from tests import lives
@@ -65,6 +67,10 @@ def test_goods_that_were_lost_are_paid_whole_with_shipping_once_somebody_found_t
     for text in ("Desk lamp: They were lost on the way, 28 Nov", "trace 4711", "They were lost on the way"):
         assert text in page.text
     assert owed(desk, case_id) == ("payable", 10_000 + 490 + 600)
+    with transaction(desk.stack.console, desk.world.merchant_id, read_only=True) as db:
+        stored = read_record(db, desk.world.merchant_id, case_id)
+    assert stored is not None
+    assert prove(stored) == []
     assert paid(desk, case_id) == 11_090
 
 

@@ -98,6 +98,20 @@ def test_a_manager_drafts_by_fields_and_what_they_do_not_show_is_kept(desk: Desk
     }
 
 
+def test_what_faults_warranties_and_fees_give_back_is_chosen_by_fields(desk: Desk) -> None:
+    mara, form = fields_of(desk)
+    assert (form.values["warranty_method"], form.values["fees_insurance"]) == ("none", "")
+    page = mara.submit(
+        form, note="Five years", warranty_method="prorata", warranty_months="60", warranty_full_months="24",
+        fees_insurance="never", faulty_refund_first="",
+    )  # fmt: skip
+    for says in ("the share of the months that are left", "Paid back of the fee for: insurancefees.insurance"):
+        assert says in page.text
+    after = kept_document(desk)
+    assert after["warranty"] == {"method": "prorata", "months": 60, "full_months": 24}
+    assert after["fees"] == {"insurance": "never"}
+
+
 def test_fields_that_nobody_touched_draft_nothing(desk: Desk) -> None:
     mara, form = fields_of(desk)
     page = mara.submit(form, 422, note="Nothing of it")
@@ -127,6 +141,10 @@ def test_a_grade_typed_where_none_was_said_brings_no_other_with_it(desk: Desk) -
     assert (after["grade_bps"], after["shipping"]) == ({"C": 2000}, "none")
 
 
+# A list shows none of its choices where another word was sent.
+CHOSEN = ("refund_trigger", "fees_insurance")
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -143,6 +161,8 @@ def test_a_grade_typed_where_none_was_said_brings_no_other_with_it(desk: Desk) -
         ({"policy_id": "Returns!"}, "Name of the policy: "),
         ({"policy_id": ""}, "Policy: give it a name"),
         ({"refund_trigger": "never"}, "Refunded once: choose one of the list"),
+        ({"warranty_months": "five"}, "Warranty in all, months: write a whole number"),
+        ({"fees_insurance": "sometimes"}, "Paid back of the fee for: insurance: choose one of the list"),
         ({"begins": "next week"}, "Write a day such as 2027-01-01"),
         ({"note": ""}, "Say why"),
         ({"document": "[]"}, "document give one JSON object"),
@@ -156,8 +176,8 @@ def test_a_field_that_cannot_be_kept_is_named_and_all_that_was_typed_stays(
     page = mara.submit(form, 422, **whole)
     assert says in page.text
     again = page.form("/policies/drafts/fields").values
-    assert {name: again[name] for name in whole if name != "refund_trigger"} == {
-        name: value for name, value in whole.items() if name != "refund_trigger"
+    assert {name: again[name] for name in whole if name not in CHOSEN} == {
+        name: value for name, value in whole.items() if name not in CHOSEN
     }
     assert desk.count("policy_drafts") == 0
 
