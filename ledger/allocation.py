@@ -15,7 +15,7 @@ from ledger.allocation_gaps import close_gap, on_step, segments_of
 from ledger.allocation_lines import ROUNDING_REF, AllocatedLine, Allocation, PromoGroup, Sale, Segment
 from ledger.allocation_methods import DEFAULT, Methods, Settlement
 from ledger.allocation_shares import discount_shares
-from ledger.allocation_tax import LineTax, by_rate, line_tax
+from ledger.allocation_tax import BY_RATE, LineTax, by_rate, line_tax
 from ledger.money import EXPONENTS, spread
 from ledger.order_facts import LineFacts, OrderDiscount, OrderFacts
 
@@ -30,8 +30,9 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
     discounts = [*facts.order_discounts, *_retargeted(lines, values, settle)]
     left, shares = _discounts(discounts, lines, values, methods, settle, found)
     taxes = [line_tax(line, facts.price_mode, value) for line, value in zip(lines, left, strict=True)]
-    if facts.tax_totals is not None:
-        taxes = by_rate(lines, left, taxes, facts.tax_totals)
+    pooled = methods.tax == BY_RATE
+    if facts.tax_totals is not None or pooled:
+        taxes = by_rate(lines, left, taxes, facts.tax_totals or (), pooled=pooled)
     grosses = _grosses(facts, lines, left, taxes)
     if min(values + left + grosses) < 0:
         found.append(named("negative_line", "a line is below zero and names no line it takes from"))

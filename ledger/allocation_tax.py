@@ -74,13 +74,22 @@ def _codes(line: LineFacts, minors: list[int]) -> tuple[TaxShare, ...]:
 
 
 def by_rate(
-    lines: Sequence[LineFacts], values: Sequence[int], taxes: Sequence[LineTax], totals: Sequence[TaxFacts]
+    lines: Sequence[LineFacts],
+    values: Sequence[int],
+    taxes: Sequence[LineTax],
+    totals: Sequence[TaxFacts],
+    *,
+    pooled: bool = False,
 ) -> list[LineTax]:
-    """`tax.by_rate@1`: each code's total over the lines that name the code, by taxable value; lines' own figures win."""
-    stated = [index for index, line in enumerate(lines) if _silent(line)]
-    found: dict[int, list[TaxShare]] = {index: [] for index in stated}
-    for total in totals:
-        at = [i for i in stated if any(tax.code == total.code for tax in lines[i].taxes)]
+    """`tax.by_rate@1`: each code's total over the lines that name the code, by taxable value; lines' own figures win.
+
+    `pooled`, where a policy names the method: over every line with codes, whatever it states itself; a code without a total of
+    the order has the sum of its lines.
+    """
+    over = [i for i, line in enumerate(lines) if (bool(line.taxes) and not taxes[i].gap if pooled else _silent(line))]
+    found: dict[int, list[TaxShare]] = {index: [] for index in over}
+    for total in [*totals, *_summed([taxes[i] for i in over] if pooled else (), totals)]:
+        at = [i for i in over if any(tax.code == total.code for tax in lines[i].taxes)]
         weights = [max(0, values[i]) for i in at]
         if total.minor is None or not at or (not sum(weights) and total.minor):
             return [LineTax(None) if i in found else tax for i, tax in enumerate(taxes)]
@@ -90,6 +99,17 @@ def by_rate(
         LineTax(sum(share.minor for share in found[i]), tuple(found[i]), BY_RATE) if i in found else tax
         for i, tax in enumerate(taxes)
     ]
+
+
+def _summed(taxes: Sequence[LineTax], totals: Sequence[TaxFacts]) -> list[TaxFacts]:
+    """The total of each code that the order states none of, in the order in which the lines name them."""
+    known = {total.code for total in totals}
+    sums: dict[str, int] = {}
+    rates: dict[str, int | None] = {}
+    for share in (share for tax in taxes for share in tax.codes if share.code not in known):
+        sums[share.code] = sums.get(share.code, 0) + share.minor
+        rates.setdefault(share.code, share.rate_ppm)
+    return [TaxFacts(code=code, rate_ppm=rates[code], minor=minor) for code, minor in sums.items()]
 
 
 def _silent(line: LineFacts) -> bool:

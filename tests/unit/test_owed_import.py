@@ -161,6 +161,32 @@ def test_tax_stated_by_code_for_the_whole_order_is_shared_by_taxable_value() -> 
     assert not allocation.discrepancies
 
 
+VAT = {"code": "DE-19", "rate_ppm": 190_000}
+
+
+@pytest.mark.parametrize(("method", "expected"), [("tax.as_charged@1", [16, 16, 16]), ("tax.by_rate@1", [16, 16, 15])])
+def test_a_policy_by_rate_rounds_the_tax_of_a_rate_once_and_not_on_each_line(method: Any, expected: list[int]) -> None:
+    lines = [
+        line(number, 98 if number < 3 else 95, tax_minor=None, taxes=[VAT | {"minor": 16}]) for number in (1, 2, 3)
+    ]
+    allocation = allocate(order(lines, 291, tax_totals=[VAT | {"minor": 47}]), Methods(tax=method))
+    assert [one.tax_minor for one in allocation.lines] == expected
+    assert allocation.method.endswith(method)
+    assert [one.tax_minor for one in Allocation.from_document(allocation.document()).lines] == expected
+
+
+def test_a_policy_by_rate_shares_the_sum_of_a_code_whose_total_nobody_states_by_taxable_value() -> None:
+    lines = [
+        line(1, 1000, tax_minor=None, taxes=[VAT | {"minor": 200}]),
+        line(2, 3000, tax_minor=None, taxes=[VAT | {"minor": 400}]),
+        line(3, 500, tax_minor=None, taxes=[{"code": "DE-7", "rate_ppm": 70_000}]),
+        line(4, 250, tax_minor=40),
+    ]
+    allocation = allocate(order(lines, 4750), Methods(tax="tax.by_rate@1"))
+    assert [one.tax_minor for one in allocation.lines] == [150, 450, 33, 40]
+    assert names(allocation) == []
+
+
 @pytest.mark.parametrize(("paid", "expected"), [(1000, [330, 670]), (1005, [335, 665, 5])])
 def test_cash_rounded_to_its_smallest_coin_is_named_and_booked(paid: int, expected: list[int]) -> None:
     lines = [line(1, 333), line(2, 669)]
