@@ -31,6 +31,7 @@ from ledger.order_facts import OrderFacts
 from ledger.order_formats import FormatError, Refused, bounded_lines, read_onceback
 from ledger.order_import import store_orders
 from ledger.order_repeats import Stored
+from ledger.queries.in_question import waiting_orders
 from settings import Settings
 
 # A batch is held in memory and is one transaction: large enough that its few statements cost little, small enough that a
@@ -199,6 +200,27 @@ def import_command(path: Path, name: str, merchant: str, report_path: Path | Non
         click.echo(line)
 
 
+@orders.command("in-question")
+@click.option("--merchant", required=True, help="Slug of the merchant whose orders these are.")
+def in_question_command(merchant: str) -> None:
+    """List the orders of which nothing is paid until two people settle which figures stand, on the desk "Orders in question"."""
+    engine = connect(_settings().database_url.get_secret_value(), pool_size=1, name="orders")
+    try:
+        merchant_id = _merchant(engine, merchant)
+        with transaction(engine, merchant_id, read_only=True) as db:
+            waiting = waiting_orders(db, merchant_id)
+    except DBAPIError:
+        raise click.ClickException("The database does not answer: try again.") from None
+    finally:
+        engine.dispose()
+    for one in waiting:
+        stands = f"proposed by {one.proposed_by}" if one.proposed_by else "nothing proposed"
+        named = ", ".join(one.names)
+        amounts = f"total {one.total_minor}, captured {one.captured_minor} minor units of {one.currency}"
+        click.echo(f"{one.reference}  {one.since:%Y-%m-%d}  {named}  {amounts}  {stands}")
+    click.echo(f"{len(waiting)} orders in question.")
+
+
 def summary(report: Report, report_path: Path | None) -> list[str]:
     """What a person reads at the end."""
     count = report.orders
@@ -208,7 +230,9 @@ def summary(report: Report, report_path: Path | None) -> list[str]:
             f"{count['updated']} orders came with news of their delivery: kept, and their open returns worked out again."
         )
     if count["conflict"]:
-        told.append(f"{count['conflict']} orders came with other amounts than before: blocked until somebody decides.")
+        told.append(
+            f"{count['conflict']} orders came with other amounts than before: blocked until two people settle which stand."
+        )
     if report.returns:
         told.append(f"Return lines: {report.returns}, left for the replay, which opens them as returns.")
     if report.unpayable:

@@ -34,6 +34,7 @@ DESKS: Final = (
     "photos",
     "by_hand",
     "outside",
+    "in_question",
     "disputes",
     "caps",
     "brakes",

@@ -58,6 +58,9 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "settle": frozenset({"manager", "finance"}),
     "see_outside": frozenset({"manager", "finance"}),
     "answer_outside": frozenset({"finance"}),
+    # What an order says decides what is paid: one proposes which figures stand, another confirms it.
+    "see_questions": frozenset({"manager", "finance"}),
+    "settle_order": frozenset({"manager", "finance"}),
     "see_caps": _READS,
     "raise_cap": frozenset({"manager"}),
     "see_policies": frozenset({"manager", "finance"}),
@@ -81,7 +84,7 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
 # Acts on money, and what takes its books out: from another network than the session began in they take a new sign-in first (S13).
 MONEY_ACTS: Final = frozenset((
     "approve", "settle_by_hand", "settle", "withdraw", "reject", "raise_cap", "start_again", "answer_outside",
-    "approve_policy", "export",
+    "approve_policy", "export", "settle_order",
 ))  # fmt: skip
 # The one permission that may be stated by a view outside a merchant's path: it only takes a session.
 WITHOUT_MERCHANT: Final = frozenset({"own_session"})

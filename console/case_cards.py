@@ -8,7 +8,7 @@ from uuid import UUID
 
 from flask import url_for
 
-from console import policy_words, who_decides, words
+from console import in_question_words, policy_words, who_decides, words
 from console.access import current
 from console.conflicts import conflicts
 from console.fact_words import CURES, said
@@ -274,8 +274,11 @@ def signals(rows: CaseRows, day: CustomerDay | None = None) -> list[dict[str, An
         several = words.counted(head.other_open, "other case", "other cases")
         found.append({"on": True, "text": f"The customer has {several} open.", "detail": ""})
     if head.blocked:
-        named = ", ".join(name.replace("_", " ") for name in head.discrepancies)
-        found.append({"on": True, "text": "The figures of the order are in question.", "detail": named})
+        named = "; ".join(in_question_words.name(code) for code in head.discrepancies)
+        url = url_for("in_question.show", order_id=head.order_id) if current.may("see_questions") else ""
+        found.append(
+            {"on": True, "text": "The figures of the order are in question.", "detail": f"{named}.", "url": url}
+        )
     return found + [signal for order in rows.outside for signal in _outside(order)]
 
 

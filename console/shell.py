@@ -17,6 +17,7 @@ LINKS: Final = {
     "by_hand": "by_hand.index",
     "outside": "outside.index",
     "disputes": "disputes.index",
+    "in_question": "in_question.index",
     "caps": "caps.index",
     "brakes": "brakes.index",
     "reconciliation": "reconciliation.index",

@@ -38,7 +38,7 @@ SORTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     )),
     "settling": ("Settled by people", (
         "settlement.recorded", "settlement.not_done", "settlement.proposed", "settlement.confirmed", "settlement.turned_down",
-        "settlement.void",
+        "settlement.void", "order.settlement_proposed", "order.settled", "order.settlement_turned_down",
     )),
     "evidence": ("Requests and evidence", (
         "case.opened", "conversation.joined", "goods.reported", "parcel.reported", "photo.added", "fact.stated",

@@ -25,6 +25,7 @@ from demo.roles import CONSOLE, OWNER, WORKER
 from demo.scenes import QUIET_SALES, REFUNDED_OUTSIDE, SCENES, Scene
 from demo.seed_clock import Clock, seeding_clock
 from demo.seed_orders import Sale, facts, payments
+from demo.seed_questions import seed_questions
 from demo.seed_team import seed_team
 from jobs import books, inbox, outside, reconciler, submitter
 from jobs.recorder import Recorder
@@ -103,6 +104,7 @@ class Seeding:
             self._play(scene)
         people = {address.partition("@")[0]: staff_id for address, staff_id in self.merchant.staff.items()}
         seed_team(self.console, self.m, people, self.clock)
+        seed_questions(self.console, self.m, people, self._token("chat"), self.clock, self.provider.create_payments)
         self.say("Comparing the books with the provider")
         self._outside()
         self._compare()

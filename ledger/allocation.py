@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ledger.allocation_bundles import share_bundles
 from ledger.allocation_checks import Discrepancy, check_captures, check_tax, named, target_minor
-from ledger.allocation_gaps import close_gap, on_step, segments_of
+from ledger.allocation_gaps import close_gap, on_step, segments_of, settled_total
 from ledger.allocation_lines import ROUNDING_REF, AllocatedLine, Allocation, PromoGroup, Sale, Segment
 from ledger.allocation_methods import DEFAULT, Methods, Settlement
 from ledger.allocation_shares import discount_shares
@@ -25,6 +25,7 @@ __all__ = ["AllocatedLine", "Allocation", "Methods", "Settlement", "allocate"]
 def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement | None = None) -> Allocation:
     """Share discounts and tax over the lines of an order; see the module. Never raises for facts that were parsed."""
     found: list[Discrepancy] = []
+    inputs_digest = facts.digest()
     lines = sorted(facts.lines, key=lambda line: line.position)
     values = [_value(line) for line in lines]
     discounts = [*facts.order_discounts, *_retargeted(lines, values, settle)]
@@ -36,7 +37,9 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
     grosses = _grosses(facts, lines, left, taxes)
     if min(values + left + grosses) < 0:
         found.append(named("negative_line", "a line is below zero and names no line it takes from"))
-    by_value = methods.gap_over == "by_value" or (settle is not None and settle.gap_by_value)
+    by_value = methods.gap_over == "by_value"
+    if settle is not None and settle.stands is not None:
+        facts, by_value = settled_total(facts, settle.stands, sum(grosses), found), True
     target = target_minor(facts, found)
     rounding = close_gap(facts.total_minor, target, grosses, methods.gap_per_line, by_value, found)
     share_bundles(lines, grosses, taxes, methods.bundle, found)
@@ -58,7 +61,7 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
     return Allocation(
         order_ref=facts.external_ref,
         method=_method(discounts, taxes, methods, bool(parents), settle),
-        inputs_digest=facts.digest(),
+        inputs_digest=inputs_digest,
         currency=facts.currency,
         exponent=EXPONENTS.get(facts.currency),
         total_minor=target,

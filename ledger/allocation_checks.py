@@ -36,6 +36,11 @@ def order_minor_of(capture: CaptureFacts, currency: str) -> int | None:
     return capture.captured_minor + capture.held_minor if capture.currency == currency else None
 
 
+def paid_minor(facts: OrderFacts) -> int:
+    """What the captures paid of the order, as far as it is known."""
+    return sum(order_minor_of(capture, facts.currency) or 0 for capture in facts.captures)
+
+
 def check_tax(
     facts: OrderFacts, lines: list[LineFacts], taxes: list[LineTax], grosses: list[int], found: list[Discrepancy]
 ) -> None:
@@ -70,7 +75,7 @@ def target_minor(facts: OrderFacts, found: list[Discrepancy]) -> int:
     """What the lines have to sum to: the total, or what was paid of it where cash was rounded to its smallest coin."""
     coin = max((capture.step_minor for capture in facts.captures if capture.tender == "cash"), default=1)
     parts = [order_minor_of(capture, facts.currency) for capture in facts.captures]
-    paid = sum(part for part in parts if part is not None)
+    paid = paid_minor(facts)
     if None in parts or not 0 < abs(paid - facts.total_minor) < coin:
         return facts.total_minor
     numbers = {"total_minor": facts.total_minor, "captured_order_minor": paid, "coin_minor": coin}
@@ -84,7 +89,7 @@ def check_captures(facts: OrderFacts, found: list[Discrepancy]) -> None:
     if unknown:
         found.append(named("no_exponent", "the currency is not in ISO 4217", currency=unknown[0]))
     parts = [order_minor_of(capture, facts.currency) for capture in facts.captures]
-    paid = sum(part for part in parts if part is not None)
+    paid = paid_minor(facts)
     numbers = {"total_minor": facts.total_minor, "captured_order_minor": paid}
     unlinked = [capture.capture_ref for capture in facts.captures if capture.linked is False]
     if unlinked:

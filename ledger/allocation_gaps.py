@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ledger.allocation_checks import Discrepancy, blocked, named
+from ledger.allocation_checks import Discrepancy, blocked, named, paid_minor
 from ledger.allocation_lines import Segment
+from ledger.allocation_methods import Stands
 from ledger.money import part, spread
-from ledger.order_facts import LineFacts
+from ledger.order_facts import LineFacts, OrderFacts
 
 
 def close_gap(
@@ -35,6 +36,16 @@ def close_gap(
         for i, share in enumerate(spread(-gap, grosses)):
             grosses[i] -= share
     return max(0, gap)
+
+
+def settled_total(facts: OrderFacts, stands: Stands, lines_minor: int, found: list[Discrepancy]) -> OrderFacts:
+    """The facts with the total that people said is right: the stated one, what the lines come to, or what was captured."""
+    total = {"total": facts.total_minor, "lines": lines_minor, "captured": paid_minor(facts)}[stands]
+    if total == facts.total_minor:
+        return facts
+    numbers = {"total_minor": facts.total_minor, "settled_minor": total}
+    found.append(named("total_settled", "another total stands than the one that was stated", **numbers))
+    return facts.model_copy(update={"total_minor": total})
 
 
 def on_step(grosses: list[int], rounding: int, step: int, found: list[Discrepancy]) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 DiscountMethod = Literal["explicit@1", "value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"]
 BundleMethod = Literal["bundle.ssp@1", "bundle.weights@1", "bundle.equal@1", "bundle.explicit@1"]
+Stands = Literal["total", "lines", "captured"]
 TaxMethod = Literal["tax.as_charged@1", "tax.by_rate@1"]
 
 
@@ -34,13 +35,13 @@ DEFAULT: Final = Methods()
 class Settlement:
     """What a person chose for an order whose facts do not add up; it is stored with the allocation made by it.
 
-    `gap_by_value`: the gap between lines and total is spread by value. `methods`: the method for a discount whose own shares
-    do not sum. `targets`: the lines that a line below zero takes from.
+    `stands`: which figure is right where lines and total do not meet; the lines are then spread to it by value. `methods`: the
+    method for a discount whose own shares do not sum. `targets`: the lines that a line below zero takes from.
     """
 
     by: str
     reason: str
-    gap_by_value: bool = False
+    stands: Stands | None = None
     methods: Mapping[str, DiscountMethod] = field(default_factory=dict)
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -49,7 +50,7 @@ class Settlement:
         return {
             "by": self.by,
             "reason": self.reason,
-            "gap_by_value": self.gap_by_value,
+            "stands": self.stands,
             "methods": dict(self.methods),
             "targets": {ref: list(lines) for ref, lines in self.targets.items()},
         }

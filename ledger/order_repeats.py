@@ -2,7 +2,8 @@
 
 When a line was delivered, in which parcel, and how the invoice is called is learnt after the sale: the newest statement counts,
 each is kept as a row, and leaving it out says nothing. A title is a name: the first one stays. Payments that were only authorised
-move on by themselves. Everything else is the sale: other facts are kept beside it, and the order is blocked until a person decides.
+move on by themselves. Everything else is the sale: other facts are kept beside it, and the order is blocked until two people
+settle which stand (`order_settlements`). What they set aside changes nothing when it is said again.
 """
 
 import json
@@ -39,8 +40,8 @@ _THERE: Final = """
     WHERE merchant_id = :m AND external_ref = :r FOR NO KEY UPDATE
 """
 _CONFLICT: Final = """
-    INSERT INTO order_conflicts (merchant_id, conflict_id, order_id, facts, facts_digest)
-    VALUES (:m, :id, :o, CAST(:facts AS jsonb), :digest) ON CONFLICT DO NOTHING
+    INSERT INTO order_conflicts (merchant_id, conflict_id, order_id, facts, facts_digest, customer_id)
+    VALUES (:m, :id, :o, CAST(:facts AS jsonb), :digest, :customer) ON CONFLICT DO NOTHING
 """
 
 
@@ -55,6 +56,8 @@ def settle_repeat(db: Connection, merchant_id: UUID, order: dict[str, Any]) -> S
         learnt = _learn(db, merchant_id, there["order_id"], before["lines"], now["lines"])
         named = _learn_invoice(db, merchant_id, there["order_id"], before.get("invoice_ref"), now.get("invoice_ref"))
         return Stored(there["order_id"], "updated" if learnt or named else "unchanged", known)
+    if _set_aside(db, merchant_id, there, order, now):
+        return Stored(there["order_id"], "unchanged", known)
     run(
         db,
         _CONFLICT,
@@ -63,11 +66,35 @@ def settle_repeat(db: Connection, merchant_id: UUID, order: dict[str, Any]) -> S
         o=there["order_id"],
         facts=order["facts"],
         digest=order["facts_digest"],
+        customer=order["customer_id"],
     )
     names = sorted({*known, IMPORT_CHANGED})
     run(db, "UPDATE orders SET blocked = true, discrepancies = :names WHERE merchant_id = :m AND order_id = :o",
         names=names, m=merchant_id, o=there["order_id"])  # fmt: skip
     return Stored(there["order_id"], "conflict", tuple(names))
+
+
+_SET_ASIDE: Final = """
+    SELECT facts, customer_id FROM order_conflicts
+    WHERE merchant_id = :m AND order_id = :o AND conflict_id <> ALL (open_conflicts(:m, :o))
+    UNION ALL
+    SELECT facts, customer_id FROM order_allocations WHERE merchant_id = :m AND order_id = :o AND facts_digest <> :digest
+"""
+
+
+def _set_aside(
+    db: Connection, merchant_id: UUID, there: RowMapping, order: dict[str, Any], now: dict[str, Any]
+) -> bool:
+    """Whether two people settled already that this statement does not stand; said again it changes nothing."""
+    found = rows(db, _SET_ASIDE, m=merchant_id, o=there["order_id"], digest=bytes(there["facts_digest"]))
+    return any(
+        row["customer_id"] == order["customer_id"] and _but_for(row["facts"], ()) == _but_for(now, ()) for row in found
+    )
+
+
+def learn_of(db: Connection, merchant_id: UUID, order_id: UUID, lines: list[dict[str, Any]]) -> None:
+    """Keeps what a statement that stands now says of deliveries, where something else was learnt last. The order is locked."""
+    _learn(db, merchant_id, order_id, lines, lines)
 
 
 def work_out_cases(db: Connection, merchant_id: UUID, order_ids: Sequence[UUID]) -> None:

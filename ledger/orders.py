@@ -78,14 +78,15 @@ def order_rows(
         }
         for line in allocation.lines
     ]  # fmt: skip
-    captures = [_capture_row(merchant_id, order_id, position, capture, facts, account_id)
+    captures = [capture_row(merchant_id, order_id, position, capture, facts, account_id)
                 for position, capture in enumerate(facts.captures, 1)]  # fmt: skip
     return OrderRows(order, lines, captures)
 
 
-def _capture_row(
+def capture_row(
     merchant_id: UUID, order_id: UUID, position: int, capture: CaptureFacts, facts: OrderFacts, account_id: UUID
 ) -> dict[str, Any]:
+    """The row of one payment of an order, with nothing of it back yet."""
     payable = capture.payment_intent_ref is not None and capture.charge_ref is not None
     destination = capture.destination
     return {

@@ -54,6 +54,8 @@ WAITING: Final = (
           " AND a.kind = 'resolved')", timedelta(days=5), "discrepancies", "finance"),
     Waits("outside_refund", "SELECT found_at AS since FROM external_refunds WHERE merchant_id = :m"
           " AND allocated_minor < amount_minor AND status NOT IN ('failed', 'canceled')", timedelta(days=3), "outside", "finance"),
+    Waits("order_in_question", "SELECT imported_at AS since FROM orders WHERE merchant_id = :m AND blocked", timedelta(days=5),
+          "in_question", "managers"),
     Waits("dispute_answer", "SELECT due_at - interval '3 days' AS since FROM disputes WHERE merchant_id = :m"
           " AND status LIKE '%needs\\_response' AND due_at IS NOT NULL", timedelta(0), "disputes", "finance"),
     Waits("run", "SELECT asked_at AS since FROM reconciliation_runs WHERE merchant_id = :m AND finished_at IS NULL",

@@ -24,6 +24,7 @@ from ledger.tables import (
     recovery,
     registry,
     review,
+    settled,
     teamwork,
     work,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "registry",
     "review",
     "same_default",
+    "settled",
     "teamwork",
     "work",
 ]  # fmt: skip

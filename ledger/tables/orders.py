@@ -61,6 +61,7 @@ orders = Table(
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
     ForeignKeyConstraint(["merchant_id", "customer_id"], ["customers.merchant_id", "customers.customer_id"]),
     Index("orders_of_customer", "merchant_id", "customer_id"),
+    Index("orders_blocked", "merchant_id", "imported_at", postgresql_where=text("blocked")),
 )
 
 order_conflicts = Table(
@@ -72,8 +73,11 @@ order_conflicts = Table(
     Column("facts", JSONB, nullable=False),
     Column("facts_digest", LargeBinary, nullable=False),
     Column("found_at", MOMENT, nullable=False, server_default=NOW),
+    Column("customer_id", Uuid),
     UniqueConstraint("merchant_id", "order_id", "facts_digest"),
+    UniqueConstraint("merchant_id", "order_id", "conflict_id"),
     ForeignKeyConstraint(["merchant_id", "order_id"], ["orders.merchant_id", "orders.order_id"]),
+    ForeignKeyConstraint(["merchant_id", "customer_id"], ["customers.merchant_id", "customers.customer_id"]),
 )
 
 order_lines = Table(

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from ledger.database import first, run, transaction
 from ledger.ids import uuid7
 from tests.database import rows as put
+from tests.in_question import settle_one
 from tests.orders import TEE, sha256
 from tests.stack import Stack
 from tests.world import World
@@ -29,6 +30,7 @@ def fill(stack: Stack, world: World) -> None:
         _of_the_brakes(db, world)
         _of_the_kinds(db, world)
         _of_a_policy(db, world)
+        settle_one(db, world)
         _of_the_desks(db, world)
         run(
             db, "INSERT INTO shadow_sends (merchant_id, intent_id, request_digest, currency, amount_minor)"

@@ -29,7 +29,7 @@ DEFINERS = {
     "apply_brake_pull", "apply_brake_answer", "apply_alarm_closing", "count_approval",
     "apply_recovered_cap_entry", "let_in_on_the_record",
     "count_automatic_approval", "apply_policy_answer", "risk_signals", "keep_charge_claim", "move_what_was_approved",
-    "write_credit_entry",
+    "write_credit_entry", "apply_order_settlement",
 }  # fmt: skip
 
 KEYS = """

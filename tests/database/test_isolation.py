@@ -144,6 +144,7 @@ POLICY = "42501"
 LOOKED_AT_FIRST = {
     "alarm_closings", "approval_entries", "approvals", "brake_answers", "brake_asks", "brake_pulls", "cap_days",
     "cap_entries", "case_items", "charge_claims", "disputes", "exchanges", "exports",
+    "order_settlement_answers", "order_settlements",
     "external_refunds", "intents", "manual_settlements",
     "outbox", "policy_answers", "policy_drafts",
     "recovered_cap_entries", "settlement_decisions", "settlements", "transfers",

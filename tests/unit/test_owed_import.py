@@ -210,7 +210,7 @@ def test_a_payment_not_tied_to_the_order_counts_nothing_of_it_and_is_named() -> 
 def test_a_large_gap_is_a_persons_who_may_spread_it_by_value_or_the_policy_does() -> None:
     facts = order([line(1, 1000), line(2, 500)], 1600)
     assert names(allocate(facts)) == ["line_gap_large"]
-    settled = allocate(facts, settle=Settlement("staff:ilse", "the shop said so", gap_by_value=True))
+    settled = allocate(facts, settle=Settlement("staff:ilse", "the shop said so", stands="total"))
     assert (grosses(settled), names(settled), settled.blocked_by) == ([1000, 500, 100], ["line_gap_settled"], ())
     assert settled.settled is not None
     assert settled.settled["by"] == "staff:ilse"

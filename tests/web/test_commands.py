@@ -20,6 +20,7 @@ from console.installation import NAME
 from ledger.database import first, rows, run, scalar, transaction
 from ledger.log_fields import ALLOWED
 from ledger.seals import Sealer
+from tests import in_question
 from tests.stack import Stack
 from tests.web.pages import Browser
 from tests.world import PASSWORD, World, build_world
@@ -317,3 +318,14 @@ def test_an_engineer_pauses_by_command_and_no_command_starts_again(empty: Stack)
     assert flask(owner, "brakes", "pause", "nowhere", *words)[0] == 1
     for name in ("resume", "start", "release"):
         assert flask(owner, "brakes", name, "harbour")[0] == 2
+
+
+def test_orders_in_question_are_listed_with_what_is_wrong_and_who_proposed_what(stack: Stack, world: World) -> None:
+    order_id = in_question.amiss(stack, world)
+    in_question.twice(stack, world, "Q-2")
+    in_question.propose(stack, world, order_id, "first/total", world.mara)
+    status, said = flask(stack.console_url, "orders", "in-question", "--merchant", world.slug)
+    assert status == 0
+    assert "line_gap_large  total 6600, captured 6600 minor units of GBP  proposed by Mara Velthuis" in said
+    assert "import_changed" in said
+    assert "2 orders in question." in said

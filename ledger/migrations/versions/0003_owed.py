@@ -23,6 +23,7 @@ STEPS = (
     "0003_credits",
     "0003_duplicates",
     "0003_policies",
+    "0003_settled",
     "0002_access",
 )
 
