@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ledger.canonical import CanonicalError
 from ledger.database import WORKER_STATEMENT_SECONDS, connect, first, transaction
-from ledger.errors import LedgerError
+from ledger.errors import BadInput, LedgerError
 from ledger.money import MoneyError
 from ledger.online_retail import read_online_retail
 from ledger.online_retail_rows import ReturnLine
@@ -127,7 +127,7 @@ def _commit(engine: Engine, merchant_id: UUID, orders: list[OrderFacts]) -> list
 def _store(engine: Engine, merchant_id: UUID, orders: list[OrderFacts]) -> list[Stored | Refused]:
     try:
         return list(_commit(engine, merchant_id, orders))
-    except (DBAPIError, MoneyError, CanonicalError) as error:
+    except (DBAPIError, MoneyError, CanonicalError, BadInput) as error:
         if _passing(error):
             raise
         if len(orders) > 1:

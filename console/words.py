@@ -66,10 +66,11 @@ _PLAIN_BADGES: Final = {
 }
 _KINDS: Final = {
     "card": "card", "bank": "bank", "wallet": "wallet", "gift_card": "gift", "store_credit": "gift", "cash": "wallet",
+    "exchange_credit": "gift",
 }  # fmt: skip
 _KIND_LABELS: Final = {
     "card": "Card", "bank": "Bank account", "wallet": "Wallet", "gift_card": "Gift card", "store_credit": "Store credit",
-    "cash": "Cash",
+    "cash": "Cash", "exchange_credit": "Exchange credit",
 }  # fmt: skip
 _BRANDS: Final = {
     "amex": "American Express",

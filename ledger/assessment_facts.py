@@ -238,20 +238,24 @@ def _delivered(found: Iterable[Row | RowMapping]) -> tuple[Delivered, ...]:
 # What left outside and is not placed yet is not there any more, and a charge that the bank took up gives no refund at all, not
 # even of the part it did not ask for (STRIPE.md §7). What was charged twice goes back to the charge it is on: nothing else is
 # drawn on that while it waits for its approval.
+# An exchange credit stands for the payment it names: what is owed goes there, within the credit (`mine`) and what that payment has.
 # `captured_minor` is the whole of the payment, of which `order_minor` is the order's part, taken or only authorised.
 _CAPTURES: Final = """
-    SELECT cp.capture_id, cp.position, cp.tender, cp.currency, cp.order_minor, cp.step_minor, cp.disputed_minor,
-        cp.captured_minor + cp.held_minor + cp.releasing_minor + cp.released_minor AS captured_minor,
+    SELECT cp.capture_id, mine.position, cp.tender, cp.currency, mine.order_minor, cp.step_minor, cp.disputed_minor,
+        mine.captured_minor + mine.held_minor + mine.releasing_minor + mine.released_minor AS captured_minor,
         CASE WHEN cp.charge_ref IS NULL AND cp.tender NOT IN ('gift_card', 'store_credit', 'cash') THEN 0
             WHEN bank.takes THEN 0
             ELSE greatest(0, cp.available_minor - outside.unplaced_minor + own.refunds - twice.minor) END AS available_minor,
-        CASE WHEN cp.charge_ref IS NULL THEN 0 ELSE cp.held_minor + least(cp.releasing_minor, own.cancels) END AS held_minor,
+        CASE WHEN cp.charge_ref IS NULL OR mine.source_capture_id IS NOT NULL THEN 0
+            ELSE cp.held_minor + least(cp.releasing_minor, own.cancels) END AS held_minor,
         coalesce((SELECT sum(i.order_minor) FROM intents i WHERE i.merchant_id = cp.merchant_id
-            AND i.capture_id = cp.capture_id AND (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
+            AND i.capture_id = cp.capture_id AND i.order_id = :o
+            AND (i.state IN ('submitting', 'unknown', 'pending', 'needs_review', 'succeeded')
                 OR (i.state IN ('approved', 'held') AND (i.case_id <> :c OR EXISTS (SELECT 1 FROM manual_settlements s
                     WHERE s.merchant_id = i.merchant_id AND s.intent_id = i.intent_id))))), 0)::bigint AS drawn_order_minor,
         outside.open_minor AS external_unallocated_minor
-    FROM captures cp CROSS JOIN LATERAL (
+    FROM captures mine JOIN captures cp ON cp.merchant_id = mine.merchant_id
+        AND cp.capture_id = coalesce(mine.source_capture_id, mine.capture_id) CROSS JOIN LATERAL (
         SELECT coalesce(sum(i.amount_minor) FILTER (WHERE i.act <> 'cancel_payment'), 0)::bigint AS refunds,
             coalesce(sum(i.amount_minor) FILTER (WHERE i.act = 'cancel_payment'), 0)::bigint AS cancels FROM intents i
         WHERE i.merchant_id = cp.merchant_id AND i.capture_id = cp.capture_id AND i.case_id = :c AND i.state IN ('approved', 'held')
@@ -267,7 +271,7 @@ _CAPTURES: Final = """
     CROSS JOIN LATERAL (SELECT coalesce(bool_or(dispute_takes(d.status)), false) AS takes
         FROM disputes d WHERE d.merchant_id = cp.merchant_id AND d.charge_ref = cp.charge_ref
             AND d.provider_account_id = cp.provider_account_id) bank
-    WHERE cp.merchant_id = :m AND cp.order_id = :o ORDER BY cp.position
+    WHERE mine.merchant_id = :m AND mine.order_id = :o ORDER BY mine.position
 """
 
 # What other cases of the order hold, have had back by their latest entitlements, and claim; what was paid for outside is

@@ -58,7 +58,7 @@ _INSERT: Final = """
         provider_key, created_at, state_at, override_id, computed_minor)
     SELECT c.merchant_id, :intent_id, CASE WHEN c.captured_minor = 0 AND c.held_minor + c.releasing_minor > 0 THEN 'cancel_payment'
         WHEN c.charge_ref IS NULL THEN 'manual' ELSE 'refund' END,
-        :case_id, c.order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
+        :case_id, :order_id, c.capture_id, :entitlement_id, :replaces, :amount_minor,
         :order_minor, c.currency, :exponent, c.destination_kind, c.destination_brand, c.destination_last4, c.provider_account_id,
         c.payment_intent_ref, c.charge_ref, CAST(:units AS jsonb), :digest, :evidence_digest, :policy_id, :policy_version,
         :requester, :opener, :route, :provider_key, :at, :at, CAST(:override AS uuid), CAST(:computed AS bigint)
@@ -77,7 +77,7 @@ def propose(db: Connection, case: LockedCase, basis: Basis, proposal: Proposal, 
     intent_id = uuid7()
     replaced = first(db, _REPLACED, m=case.merchant_id, c=case.case_id, capture=proposal.capture_id)
     inserted = run(
-        db, _INSERT, merchant_id=case.merchant_id, intent_id=intent_id, case_id=case.case_id,
+        db, _INSERT, merchant_id=case.merchant_id, intent_id=intent_id, case_id=case.case_id, order_id=case.order_id,
         entitlement_id=basis.entitlement_id, replaces=replaced["intent_id"] if replaced else None,
         amount_minor=proposal.amount_minor, order_minor=proposal.order_minor,
         exponent=exponent(proposal.currency), units=canonical_bytes(basis.units).decode(),

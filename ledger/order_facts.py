@@ -41,7 +41,7 @@ __all__ = ["MAX_LINES", "MAX_QUANTITY", "FieldError", "OrderFacts"]
 MAX_LINES = 5_000
 
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash"]
+Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash", "exchange_credit"]
 LineKind = Literal["goods", "shipping", "fee"]
 DiscountMethod = Literal["explicit@1", "value.cumulative@1", "value.largest_remainder@1", "quantity.cumulative@1"]
 
@@ -152,6 +152,13 @@ class Destination(Facts):
     last4: Annotated[str, Field(pattern=r"^[0-9A-Za-z]{1,4}$")] | None = None
 
 
+class ExchangedFrom(Facts):
+    """The payment that the exchanged goods were paid with: the shop's number of their order, and its `capture_ref`."""
+
+    order: Ref
+    capture: Ref
+
+
 class CaptureFacts(Facts):
     """Money taken. `captured_minor` in the capture's own `currency`; `order_minor` the part of the order it paid.
 
@@ -163,6 +170,8 @@ class CaptureFacts(Facts):
     Money that was authorised and not taken yet has `status` "authorised": `authorised_minor` is what the provider holds in
     all, `captured_minor` what was taken of it so far (usually 0), and `order_minor` counts against what was authorised.
     A capture that is final needs no `status`; what was authorised above it was let go and is no part of the order.
+    The tender exchange_credit is what exchanged goods were paid with, carried over to the order that replaces them: its money is on
+    the payment that `exchanged_from` names, in the same currency, and what comes back of this order goes there.
     `plan`: why the order is charged more than once by arrangement; such a charge is never taken for a duplicate.
     """
 
@@ -180,11 +189,26 @@ class CaptureFacts(Facts):
     payment_intent_ref: Ref | None = None
     charge_ref: Ref | None = None
     destination: Destination | None = None
+    exchanged_from: ExchangedFrom | None = None
 
     @property
     def held_minor(self) -> int:
         """What the provider holds and has not taken, in the capture's currency."""
         return (self.authorised_minor or 0) - self.captured_minor if self.status == "authorised" else 0
+
+    @model_validator(mode="after")
+    def _carried_over(self) -> Self:
+        if self.tender != "exchange_credit":
+            if self.exchanged_from is not None:
+                raise FieldError("exchanged_from", "is for the tender exchange_credit: remove it")
+            return self
+        if self.exchanged_from is None:
+            raise FieldError("exchanged_from", "name the order and the payment that the exchanged goods were paid with")
+        if self.charge_ref is not None or self.payment_intent_ref is not None or self.status is not None:
+            raise FieldError(
+                "charge_ref", "an exchange credit has no charge of its own: leave references and status out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _held(self) -> Self:
@@ -247,6 +271,12 @@ class OrderFacts(Facts):
         self._lines_hold(known)
         for index, capture in enumerate(self.captures):
             same = capture.currency == self.currency
+            if capture.exchanged_from is not None and not same:
+                raise FieldError(f"captures[{index}].currency", "an exchange credit is in the currency of the order")
+            if capture.exchanged_from is not None and capture.exchanged_from.order == self.external_ref:
+                raise FieldError(
+                    f"captures[{index}].exchanged_from.order", "is this order: name the one that was exchanged"
+                )
             whole = capture.captured_minor + capture.held_minor
             if same and capture.order_minor is not None and capture.order_minor > whole:
                 raise FieldError(f"captures[{index}].order_minor", "is more than captured_minor in the same currency")

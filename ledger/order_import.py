@@ -21,6 +21,7 @@ from ledger.orders import (
     LINE_COLUMNS,
     ORDER_COLUMNS,
     OrderRows,
+    credit_sources,
     money_digest,
     order_rows,
     provider_account,
@@ -29,7 +30,8 @@ from ledger.orders import (
 
 _TYPES: Final = {
     "merchant_id": "uuid", "order_id": "uuid", "line_id": "uuid", "capture_id": "uuid", "customer_id": "uuid",
-    "provider_account_id": "uuid", "exponent": "int", "position": "int", "quantity": "int", "step_minor": "int",
+    "provider_account_id": "uuid", "source_capture_id": "uuid", "exponent": "int", "position": "int", "quantity": "int",
+    "step_minor": "int",
     "blocked": "boolean", "discrepancies": "text[]", "facts_digest": "bytea", "allocation_digest": "bytea",
     "placed_at": "timestamptz", "captured_at": "timestamptz", "next_read_at": "timestamptz",
 }  # fmt: skip
@@ -73,17 +75,18 @@ def store_orders(db: Connection, merchant_id: UUID, orders: Sequence[OrderFacts]
 
     Locks customers whose contact changes, by reference, and orders that are stated otherwise; the open cases of those of whose
     delivery something is learnt are worked out again at the end, all of them locked before. Raises NoProviderAccount, MoneyError,
-    CanonicalError; IntegrityError when a payment already belongs to another order.
+    CanonicalError, BadInput; IntegrityError when a payment already belongs to another order.
     """
     account_id = provider_account(db, merchant_id)
     customers = _customers(db, merchant_id, orders)
     refs = [facts.external_ref for facts in orders]
     there = {row["external_ref"]: row for row in rows(db, _THERE, m=merchant_id, refs=refs)}
     fresh: dict[str, OrderRows] = {}
+    sources = credit_sources(db, merchant_id, orders)
     for facts, methods in zip(orders, methods_of_sales(db, merchant_id, orders), strict=True):
         if facts.external_ref not in there and facts.external_ref not in fresh:
             customer_id = customers.get(facts.customer.external_ref) if facts.customer else None
-            fresh[facts.external_ref] = order_rows(merchant_id, facts, methods, account_id, customer_id)
+            fresh[facts.external_ref] = order_rows(merchant_id, facts, methods, account_id, customer_id, sources)
     created = _insert_fresh(db, list(fresh.values()))
     results = []
     for facts in orders:

@@ -24,7 +24,7 @@ from ledger.ids import uuid7
 from ledger.intents import live_intents, withdraw
 from ledger.order_repeats import learn_of
 from ledger.order_settling import Choice, InQuestion, choices, read_in_question
-from ledger.orders import capture_row, provider_account
+from ledger.orders import capture_row, credit_sources, provider_account
 from ledger.reservation import give_back
 
 ROLES: Final = ("manager", "finance")
@@ -95,7 +95,8 @@ def propose_settlement(
 def _row(db: Connection, asked: InQuestion, chosen: Choice, staff_id: UUID, role: str, typed: Typed) -> dict[str, Any]:
     facts, currency = chosen.statement.facts, asked.order["currency"]
     account_id = provider_account(db, asked.merchant_id)
-    made = [capture_row(asked.merchant_id, asked.order["order_id"], place, one, facts, account_id)
+    sources = credit_sources(db, asked.merchant_id, [facts])
+    made = [capture_row(asked.merchant_id, asked.order["order_id"], place, one, facts, account_id, sources)
             for place, one in enumerate(facts.captures, 1)]  # fmt: skip
     names = [found.name for found in chosen.allocation.discrepancies]
     row = {

@@ -4,18 +4,20 @@ What the same order stated again means is in `order_repeats`.
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from ledger.allocation import Methods, allocate
 from ledger.allocation_checks import order_minor_of
 from ledger.canonical import canonical_bytes
-from ledger.database import first, run, run_many
-from ledger.errors import LedgerError, NotFound
+from ledger.database import first, rows, run, run_many
+from ledger.errors import BadInput, LedgerError, NotFound
 from ledger.ids import uuid7
 from ledger.methods_of_sale import methods_of_sales
 from ledger.order_facts import CaptureFacts, OrderFacts
@@ -49,10 +51,21 @@ def money_digest(facts: OrderFacts) -> bytes:
     return hashlib.sha256(b"onceback.order-facts.v1\0" + canonical_bytes(document)).digest()
 
 
+Sources = Mapping[tuple[str, str], RowMapping]
+
+
 def order_rows(
-    merchant_id: UUID, facts: OrderFacts, methods: Methods, account_id: UUID, customer_id: UUID | None
+    merchant_id: UUID,
+    facts: OrderFacts,
+    methods: Methods,
+    account_id: UUID,
+    customer_id: UUID | None,
+    sources: Sources = MappingProxyType({}),
 ) -> OrderRows:
-    """Allocates the order and spells out its rows. Pure but for the identifiers."""
+    """Allocates the order and spells out its rows. Pure but for the identifiers. `sources`: as `credit_sources` gives them.
+
+    Raises BadInput for an exchange credit whose payment is not among them.
+    """
     allocation = allocate(facts, methods)
     document = facts.document()
     document.pop("customer", None)  # contact lives in `customers` alone, where it can be erased
@@ -78,13 +91,19 @@ def order_rows(
         }
         for line in allocation.lines
     ]  # fmt: skip
-    captures = [capture_row(merchant_id, order_id, position, capture, facts, account_id)
+    captures = [capture_row(merchant_id, order_id, position, capture, facts, account_id, sources)
                 for position, capture in enumerate(facts.captures, 1)]  # fmt: skip
     return OrderRows(order, lines, captures)
 
 
 def capture_row(
-    merchant_id: UUID, order_id: UUID, position: int, capture: CaptureFacts, facts: OrderFacts, account_id: UUID
+    merchant_id: UUID,
+    order_id: UUID,
+    position: int,
+    capture: CaptureFacts,
+    facts: OrderFacts,
+    account_id: UUID,
+    sources: Sources,
 ) -> dict[str, Any]:
     """The row of one payment of an order, with nothing of it back yet."""
     payable = capture.payment_intent_ref is not None and capture.charge_ref is not None
@@ -102,7 +121,39 @@ def capture_row(
         "order_minor": order_minor_of(capture, facts.currency) or 0, "step_minor": capture.step_minor,
         "captured_at": capture.captured_at, "available_minor": capture.captured_minor, "held_minor": capture.held_minor,
         "next_read_at": capture.captured_at + LAPSES_AFTER if capture.held_minor else None,
+        "source_capture_id": _source(capture, position, sources),
     }  # fmt: skip
+
+
+def _source(capture: CaptureFacts, position: int, sources: Sources) -> UUID | None:
+    """The payment that an exchange credit stands for."""
+    named = capture.exchanged_from
+    if named is None:
+        return None
+    source = sources.get((named.order, named.capture))
+    if source is None:
+        raise BadInput(
+            f"captures[{position - 1}].exchanged_from", "names no payment that is here: send that order first"
+        )
+    if source["currency"] != capture.currency:
+        raise BadInput(f"captures[{position - 1}].currency", f"the exchanged goods were paid in {source['currency']}")
+    return UUID(str(source["capture_id"]))
+
+
+_SOURCES: Final = """
+    SELECT o.external_ref, k.capture_ref, coalesce(k.source_capture_id, k.capture_id) AS capture_id, k.currency
+    FROM orders o JOIN captures k ON k.merchant_id = o.merchant_id AND k.order_id = o.order_id
+    WHERE o.merchant_id = :m AND o.external_ref = ANY(:refs)
+"""
+
+
+def credit_sources(db: Connection, merchant_id: UUID, orders: Iterable[OrderFacts]) -> Sources:
+    """The payments that exchange credits of these orders name, by order and payment; of a credit of a credit the first payment."""
+    refs = {one.exchanged_from.order for facts in orders for one in facts.captures if one.exchanged_from is not None}
+    if not refs:
+        return {}
+    found = rows(db, _SOURCES, m=merchant_id, refs=sorted(refs))
+    return {(row["external_ref"], row["capture_ref"]): row for row in found}
 
 
 def _insert(table: str, columns: tuple[str, ...]) -> str:
@@ -124,6 +175,7 @@ CAPTURE_COLUMNS: Final = (
     "merchant_id", "capture_id", "order_id", "position", "capture_ref", "tender", "provider_account_id",
     "payment_intent_ref", "charge_ref", "destination_kind", "destination_brand", "destination_last4", "currency",
     "captured_minor", "order_minor", "step_minor", "captured_at", "available_minor", "held_minor", "next_read_at",
+    "source_capture_id",
 )  # fmt: skip
 _INSERT_ORDER: Final = _insert("orders", ORDER_COLUMNS) + " ON CONFLICT (merchant_id, external_ref) DO NOTHING"
 _INSERT_LINE: Final = _insert("order_lines", LINE_COLUMNS)
@@ -134,7 +186,8 @@ def store_order(db: Connection, merchant_id: UUID, facts: OrderFacts) -> Stored:
     """Stores one order with its allocation, or finds it there; what is learnt of its delivery has its open cases worked out again.
 
     Locks an order that is there already, and where something is learnt its open cases and what `reassess` locks. Raises
-    NoProviderAccount; IntegrityError when a payment already belongs to another order.
+    NoProviderAccount, BadInput (an exchange credit of an unknown payment); IntegrityError when a payment already belongs to
+    another order.
     """
     stored = take_order(db, merchant_id, facts)
     if stored.status == "updated":
@@ -146,7 +199,8 @@ def take_order(db: Connection, merchant_id: UUID, facts: OrderFacts) -> Stored:
     """The same, with no case worked out again yet."""
     customer_id = _customer(db, merchant_id, facts)
     (methods,) = methods_of_sales(db, merchant_id, [facts])
-    made = order_rows(merchant_id, facts, methods, provider_account(db, merchant_id), customer_id)
+    account_id, sources = provider_account(db, merchant_id), credit_sources(db, merchant_id, [facts])
+    made = order_rows(merchant_id, facts, methods, account_id, customer_id, sources)
     if run(db, _INSERT_ORDER, **made.order) == 1:
         run_many(db, _INSERT_LINE, list(made.lines))
         run_many(db, _INSERT_CAPTURE, list(made.captures))

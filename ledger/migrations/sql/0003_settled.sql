@@ -210,15 +210,15 @@ BEGIN
             step_minor = excluded.step_minor;
     INSERT INTO captures (merchant_id, capture_id, order_id, position, capture_ref, tender, provider_account_id, payment_intent_ref,
             charge_ref, destination_kind, destination_brand, destination_last4, currency, captured_minor, order_minor, step_minor,
-            captured_at, available_minor, held_minor, next_read_at)
+            captured_at, available_minor, held_minor, next_read_at, source_capture_id)
         SELECT o.merchant_id, r.capture_id, o.order_id, (SELECT coalesce(max(position), 0) FROM captures WHERE merchant_id = o.merchant_id
                 AND order_id = o.order_id) + row_number() OVER (ORDER BY r.position), r.capture_ref, r.tender, r.provider_account_id,
             r.payment_intent_ref, r.charge_ref, r.destination_kind, r.destination_brand, r.destination_last4, r.currency,
-            r.captured_minor, r.order_minor, r.step_minor, r.captured_at, r.captured_minor, r.held_minor, r.next_read_at
+            r.captured_minor, r.order_minor, r.step_minor, r.captured_at, r.captured_minor, r.held_minor, r.next_read_at, r.source_capture_id
         FROM jsonb_to_recordset(s.captures) AS r(capture_id uuid, position int, capture_ref text, tender text,
             provider_account_id uuid, payment_intent_ref text, charge_ref text, destination_kind text, destination_brand text,
             destination_last4 text, currency text, captured_minor bigint, order_minor bigint, step_minor smallint,
-            captured_at timestamptz, held_minor bigint, next_read_at timestamptz);
+            captured_at timestamptz, held_minor bigint, next_read_at timestamptz, source_capture_id uuid);
     PERFORM 1 FROM jsonb_each_text(s.parts) p JOIN captures k ON k.merchant_id = o.merchant_id AND k.order_id = o.order_id
         AND k.capture_ref = p.key JOIN intents i ON i.merchant_id = k.merchant_id AND i.capture_id = k.capture_id
         AND i.state NOT IN ('withdrawn', 'failed', 'reversed');

@@ -19,7 +19,14 @@ BEGIN
         IF NEW.state <> 'proposed' OR NEW.provider_refund_ref IS NOT NULL THEN
             RAISE EXCEPTION 'an intent starts as proposed' USING ERRCODE = 'check_violation';
         END IF;
-        PERFORM 1 FROM captures WHERE merchant_id = NEW.merchant_id AND capture_id = NEW.capture_id AND order_id = NEW.order_id
+        -- Of its own order, or the payment that an exchange credit of its order names, and then within that credit.
+        PERFORM 1 FROM captures WHERE merchant_id = NEW.merchant_id AND capture_id = NEW.capture_id
+            AND (order_id = NEW.order_id OR (NEW.act <> 'cancel_payment' AND EXISTS (SELECT 1 FROM captures credit
+                WHERE credit.merchant_id = NEW.merchant_id AND credit.order_id = NEW.order_id
+                    AND credit.source_capture_id = NEW.capture_id AND credit.captured_minor >= NEW.amount_minor + (
+                        SELECT coalesce(sum(i.amount_minor), 0) FROM intents i WHERE i.merchant_id = NEW.merchant_id
+                            AND i.order_id = NEW.order_id AND i.capture_id = NEW.capture_id
+                            AND i.state NOT IN ('withdrawn', 'failed', 'reversed')))))
             AND (provider_account_id, payment_intent_ref, charge_ref, destination_kind, destination_brand, destination_last4)
               IS NOT DISTINCT FROM (NEW.provider_account_id, NEW.payment_intent_ref, NEW.charge_ref,
                  NEW.destination_kind, NEW.destination_brand, NEW.destination_last4)

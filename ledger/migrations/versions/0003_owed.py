@@ -24,6 +24,7 @@ STEPS = (
     "0003_duplicates",
     "0003_policies",
     "0003_settled",
+    "0003_credit",
     "0002_access",
 )
 
