@@ -18,7 +18,8 @@ Opens = Callable[[Page, Shop], object]
 
 @dataclass(frozen=True)
 class Look:
-    """One page to look at. `state`: the seeded refund in that state whose case (or refund) stands for {} in the path."""
+    """One page to look at. `state`: the seeded refund in that state whose case (or refund) stands for {} in the path; of an order
+    in question, how it stands."""
 
     path: str
     state: str = ""
@@ -55,6 +56,10 @@ LOOKS = {
     "goods in": Look("/goods-in/"),
     "goods in case": Look("/goods-in/{case_id}", "proposed"),
     "photo": Look("/goods-in/{case_id}/photos", "proposed"),
+    "orders in question": Look("/orders-in-question/", person="farah"),
+    "order to be settled": Look("/orders-in-question/{order_id}", "in question", person="farah"),
+    "order whose settlement waits": Look("/orders-in-question/{order_id}", "settlement proposed", person="farah"),
+    "order whose settlement is one's own": Look("/orders-in-question/{order_id}", "settlement proposed", person="mara"),
     "policies": Look("/policies/", person="mara"),
     "policy version": Look("/policies/hollowbrook-returns/1", person="farah"),
     "policy drafting": Look("/policies/drafting?of=hollowbrook-returns", person="mara"),
@@ -94,6 +99,12 @@ def _go(page: Page, shop: Shop, look: Look) -> None:
 
 def _seeded(shop: Shop, state: str) -> dict[str, Any]:
     """Ids of a refund that the seed left in this state; "above": one that waits for a manager."""
+    if state in ("in question", "settlement proposed"):
+        (order, *_) = shop.rows(
+            "SELECT o.order_id FROM orders o WHERE o.blocked AND EXISTS (SELECT 1 FROM order_settlements s"
+            " WHERE s.order_id = o.order_id) = %s ORDER BY o.external_ref", state == "settlement proposed",
+        )  # fmt: skip
+        return order
     route = "manager" if state == "above" else "desk"
     (row, *_) = shop.rows(
         "SELECT i.intent_id, i.case_id, c.order_id FROM intents i JOIN cases c USING (merchant_id, case_id)"
