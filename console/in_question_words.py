@@ -55,7 +55,7 @@ _FIELDS: Final = {
     "discounts": "Discounts",
     "taxes": "Tax by code", "delivered_at": "Delivered", "shipment": "Parcel", "position": "Place", "kind": "Kind",
     "list_price_minor": "List price", "applies_to": "Lines", "method": "Method", "tender": "Tender",
-    "captured_at": "Captured on", "charge_ref": "Charge", "payment_intent_ref": "Payment at the provider",
+    "invoice_ref": "Invoice", "captured_at": "Captured on", "charge_ref": "Charge", "payment_intent_ref": "Payment at the provider",
 }  # fmt: skip
 _PARTS: Final = {"order": "Order", "lines": "Line", "captures": "Payment", "order_discounts": "Discount"}
 

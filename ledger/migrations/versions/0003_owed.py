@@ -24,7 +24,7 @@ STEPS = (
     "0003_duplicates",
     "0003_policies",
     "0003_settled",
-    "0003_credit",
+    "0003_exchange_credit",
     "0002_access",
 )
 
