@@ -60,7 +60,9 @@ _ALL: Final = (
           "DROP TRIGGER paid_within_entitlement ON intents"), rogues.a_second_proposal, LIVE),
     Guard("capture_ceiling", "P3", ("ALTER TABLE captures DROP CONSTRAINT balances_not_negative",)),
     Guard("transfers", "P3", ("DROP TRIGGER moves_balances ON transfers",)),
+    # A credit entry is written once too, and would stop the second.
     Guard("settled_once", "P3", ("ALTER TABLE transfers DROP CONSTRAINT one_transfer_per_step",
+          "DROP TRIGGER writes_credit ON transfers",
           "ALTER TABLE captures DROP CONSTRAINT balances_not_negative"), rogues.settle_again, ("succeeded",)),
     Guard("grants", "P3", ("GRANT UPDATE ON captures TO onceback_console",), rogues.put_a_balance_right, ("succeeded",)),
     # An entitlement that says so much does not add up either, which is refused before any line is asked.
