@@ -29,6 +29,7 @@ DESKS: Final = (
     "override",
     "charges",
     "goods_in",
+    "receipts",
     "parcels",
     "facts",
     "photos",

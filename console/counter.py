@@ -7,10 +7,12 @@ from uuid import UUID
 from flask import Blueprint, Response, request, url_for
 from sqlalchemy import Connection
 from wtforms import HiddenField, StringField
+from wtforms.validators import UUID as UUID_TEXT
 from wtforms.validators import AnyOf, Length, Optional, ValidationError
 
 from console import words
 from console.access import current, permission, reading, writing
+from console.automatic import after_evidence
 from console.counter_forms import ToldForm, reason_given
 from console.counter_pages import ask_page, order_page, refused_page, too_many
 from console.fragments import page, say, see_other
@@ -18,9 +20,11 @@ from console.log import log
 from console.operations import Result, count_refusal, first_result, keep_result
 from ledger.card_numbers import mask_card_numbers
 from ledger.cases import Opened, ReturnRequest, open_return
-from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, NotFound
+from ledger.errors import AlreadyRefunded, AskCustomer, BadInput, LedgerError, MoreThanLeft, NotFound, WrongState
 from ledger.queries.orders import OrderAtCounter, find_orders, read_order
+from ledger.queries.receipts import read_receipt
 from ledger.statement_time import FIELD
+from ledger.unmatched_receipts import lock_receipt, match_receipt, read_answer, refused_words
 
 blueprint = Blueprint("counter", __name__, url_prefix="/<merchant_slug>/counter")
 
@@ -37,6 +41,8 @@ class ReturnForm(ToldForm):
     answer = HiddenField(
         validators=[Optional(), AnyOf(["existing", "separate"], message="Choose what the customer said")]
     )
+    # Of goods that are here already and belong to no return: they are booked in on what is opened.
+    receipt = HiddenField(validators=[Optional(), UUID_TEXT(message="Open it from its receipt again")])
 
     def validate_said_on(self, field: StringField) -> None:
         """A day, and none to come."""
@@ -77,7 +83,7 @@ def order(order_id: UUID) -> Response:
     """The lines of one order, to choose from."""
     with reading() as db:
         found = read_order(db, current.merchant_id, order_id)
-        return page("counter.html", **order_page(found, _form(found), {}, []))
+        return page("counter.html", **order_page(found, _form(found, _offered(db)), {}, []))
 
 
 @blueprint.post("/orders/<uuid:order_id>")
@@ -97,11 +103,17 @@ def open_at_counter(order_id: UUID) -> Response:
             opened = None if earlier else _open(db, found, form, lines)
     except LedgerError as refused:
         return _refused(order_id, form, refused)
+    if opened is not None and form.receipt.data:
+        after_evidence(current.merchant_id, opened.case_id)
     return _to_case(opened, earlier)
 
 
 def _open(db: Connection, found: OrderAtCounter, form: ReturnForm, lines: tuple[tuple[str, int], ...]) -> Opened:
     operation = str(form.operation.data)
+    # Two who answer for the same goods meet at the receipt, before either has locked an order.
+    receipt_id = UUID(form.receipt.data) if form.receipt.data else None
+    if receipt_id is not None:
+        lock_receipt(db, current.merchant_id, receipt_id)
     opened = open_return(
         db,
         current.merchant_id,
@@ -118,6 +130,16 @@ def _open(db: Connection, found: OrderAtCounter, form: ReturnForm, lines: tuple[
             stated_at=form.said_at(),
         ),
     )
+    if receipt_id is not None:
+        match_receipt(
+            db,
+            current.merchant_id,
+            receipt_id,
+            opened.case_id,
+            current.staff_id,
+            lines,
+            opened=opened.status == "opened",
+        )
     keep_result(db, operation, {"case_id": str(opened.case_id), "number": opened.number, "status": opened.status})
     return opened
 
@@ -164,6 +186,8 @@ def _refused(order_id: UUID, form: ReturnForm, refused: LedgerError) -> Response
             case BadInput() if refused.facts.get("field") == FIELD:
                 form.said_on.errors = [words.sentence(refused.sentence.partition(": ")[2])]
                 return page("counter.html", status=422, **order_page(found, form, {}, []))
+            case WrongState() if form.receipt.data:
+                return page("counter.html", status=409, **order_page(found, form, {}, [refused.sentence]))
             case BadInput() | NotFound():
                 status = 422 if isinstance(refused, BadInput) else 409
                 return page("counter.html", status=status, **order_page(found, form, {}, [refused.sentence]))
@@ -176,11 +200,33 @@ def _again(order_id: UUID, form: ReturnForm, errors: dict[int, str], whole: list
         return page("counter.html", status=status, **order_page(found, form, errors, whole))
 
 
-def _form(found: OrderAtCounter) -> ReturnForm:
-    """The form with a quantity field for each line, also one without units left: asking for those is answered with why."""
-    fields = {f"quantity_{line.position}": StringField() for line in found.lines[:MOST_LINES]}
+def _form(found: OrderAtCounter, offered: tuple[str, dict[str, int]] = ("", {})) -> ReturnForm:
+    """The form with a quantity field for each line, also one without units left: asking for those is answered with why.
+    `offered`: a receipt, and what was reported of it by line."""
+    receipt, counts = offered
+    fields = {
+        f"quantity_{line.position}": StringField(default=str(counts.get(line.line_ref) or counts.get(line.sku) or ""))
+        for line in found.lines[:MOST_LINES]
+    }
     made: ReturnForm = type("ReturnFormOfOrder", (ReturnForm,), fields)()
+    if receipt:
+        made.receipt.data = receipt
     return made
+
+
+def _offered(db: Connection) -> tuple[str, dict[str, int]]:
+    """The receipt a return is opened for, of the page's address. Raises NotFound, and WrongState for one with its answer."""
+    try:
+        receipt_id = UUID(request.args["receipt"]) if "receipt" in request.args else None
+    except ValueError:
+        raise NotFound from None
+    if receipt_id is None:
+        return "", {}
+    receipt = read_receipt(db, current.merchant_id, receipt_id)
+    answer = read_answer(db, current.merchant_id, receipt_id)
+    if answer is not None:
+        raise WrongState(refused_words(answer))
+    return str(receipt_id), {line["line"]: line["count"] for line in receipt.lines}
 
 
 def _quantities(found: OrderAtCounter, form: ReturnForm) -> tuple[tuple[tuple[str, int], ...], dict[int, str]]:
@@ -207,4 +253,12 @@ def _search(text: str, found: list[Any]) -> dict[str, Any]:
         for order in found
     ]  # fmt: skip
     find = {"url": url_for("counter.index"), "q": text, "searched": bool(text), "orders": orders}
-    return {"find": find, "order": None, "form": None, "form_errors": [], "wrong": False, "action_url": ""}
+    return {
+        "find": find,
+        "order": None,
+        "form": None,
+        "form_errors": [],
+        "wrong": False,
+        "action_url": "",
+        "receipt_url": "",
+    }

@@ -27,6 +27,7 @@ def order_page(found: OrderAtCounter, form: Form, errors: dict[int, str], whole:
         "form": form,
         "form_errors": whole,
         "wrong": bool(errors),
+        "receipt_url": url_for("receipts.show", receipt_id=form["receipt"].data) if form["receipt"].data else "",
         "action_url": url_for("counter.open_at_counter", order_id=found.order_id),
     }  # fmt: skip
 

@@ -124,6 +124,7 @@ def found_page(text: str, found: list[WaitingCase]) -> dict[str, Any]:
     ]
     empty = {"name": "bench", "label": "Bench or parcel", "value": "", "error": ""}
     return {
-        "find": {"url": url_for("goods_in.index"), "q": text, "searched": bool(text), "waiting": waiting},
+        "find": {"url": url_for("goods_in.index"), "q": text, "searched": bool(text), "waiting": waiting,
+                 "aside_url": url_for("receipts.ask")},
         "grades": grades, "reasons": reasons, "bench": empty, "action_url": "", "operation": "",
     }  # fmt: skip

@@ -28,6 +28,7 @@ LINKS: Final = {
     "people": "people.index",
     "counter": "counter.index",
     "goods_in": "goods_in.index",
+    "receipts": "receipts.index",
     "sessions": "sessions.index",
     "factors": "factors.index",
     "sign_out": "sign_in.sign_out",

@@ -5,6 +5,7 @@ Read in the order of a refund's life:
     order_facts allocation orders        what was bought and what was charged for it, stored once
     cases conversations                  who holds which units (asked_lines, serial_claims), and who asked where
     evidence policies                    what arrived, which terms decide
+    unmatched_receipts                   what arrived for no return we know of, and a person's one answer to it
     room allowances exchanges            what is left of each line; money back with the goods kept; goods instead of money
     entitlement* assessment              what is owed (pure), and from rows to the exact intents
     overrides                            another amount than computed: an exception, with the computed one beside it

@@ -74,6 +74,7 @@ SCHEMAS: Final[dict[str, Any]] = {
     ),
     "Opened": _object({"case": _CASE, "result": {"enum": ["opened", "joined"]}, "order": _TEXT}),
     "Reported": _object({"case": _CASE, "stage": _STAGE, "stage_words": _TEXT}),
+    "PutAside": _object({"receipt": {"type": "string", "pattern": "^P-[0-9]{1,15}$"}, "matched": {"const": False}, "to_do": _TEXT}),
     "Standing": _object({
         "case": _CASE, "order": _TEXT, "stage": _STAGE, "stage_words": _TEXT, "to_customer": _TEXT,
         "lines": _list(_object({"line": _TEXT, "quantity": _COUNT})), "received": _COUNT, "opened_at": _INSTANT,
@@ -93,7 +94,6 @@ SCHEMAS: Final[dict[str, Any]] = {
 
 _REFUSED_REPORT: Final = ("not-found", "wrong-state", "refused")
 _REPORTS: Final[tuple[tuple[str, str, str, type[Body]], ...]] = (
-    ("receipts", "report_receipt", "Say what arrived", ReceiptBody),
     ("parcels", "report_a_parcel", "Say that a parcel is on its way back", ParcelBody),
     ("facts", "state_a_fact", "Say what else is known of a case", FactBody),
     ("photos", "add_a_photo", "Add a picture of what comes back", PhotoBody),
@@ -124,6 +124,7 @@ def openapi() -> dict[str, Any]:
                 ChargesBody, "Opened", (200, 201), ("not-found", "already-refunded", "refused"))},
             **{f"/api/v1/{address}": {"post": _post(name, summary, body, "Reported", (201,), _REFUSED_REPORT)}
                for address, name, summary, body in _REPORTS},
+            "/api/v1/receipts": {"post": _post_receipt()},
         },
         "components": {
             "schemas": schemas,
@@ -152,6 +153,12 @@ def _get_return() -> dict[str, Any]:
         "parameters": [_path("number", "^C-[0-9]{1,15}$")],
         "responses": {"200": _answer("Standing"), **_refusals(*_COMMON, "not-found")},
     }  # fmt: skip
+
+
+def _post_receipt() -> dict[str, Any]:
+    found = _post("report_receipt", "Say what arrived", ReceiptBody, "Reported", (201,), ("refused",))
+    found["responses"]["202"] = _answer("PutAside")
+    return found
 
 
 def _post(

@@ -23,12 +23,14 @@ _COUNTS: Final = """
             LIMIT :most) e) AS outside,
         (SELECT count(*) FROM (SELECT FROM disputes WHERE merchant_id = :m
             AND status NOT IN ('won', 'lost', 'prevented', 'warning_closed') LIMIT :most) d) AS disputes,
-        (SELECT count(*) FROM (SELECT FROM orders WHERE merchant_id = :m AND blocked LIMIT :most) o) AS in_question
+        (SELECT count(*) FROM (SELECT FROM orders WHERE merchant_id = :m AND blocked LIMIT :most) o) AS in_question,
+        (SELECT count(*) FROM (SELECT FROM unmatched_receipts WHERE merchant_id = :m AND answered_at IS NULL
+            LIMIT :most) r) AS receipts
 """
 
 
 def desk_counts(db: Connection, merchant_id: UUID) -> dict[str, int]:
     """Open cases (`queue`), refunds whose outcome a person has to watch (`unknown`), open discrepancies (`reconciliation`),
-    refunds made outside that nobody answered for (`outside`), open disputes and orders
-    in question; at most MOST_COUNTED + 1 each."""
+    refunds made outside that nobody answered for (`outside`), open disputes, orders in question and goods put aside
+    (`receipts`); at most MOST_COUNTED + 1 each."""
     return dict(first(db, _COUNTS, m=merchant_id, most=MOST_COUNTED + 1) or {})

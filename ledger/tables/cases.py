@@ -188,6 +188,7 @@ parcels = Table(
     Column("actor", Text, nullable=False),
     Column("at", MOMENT, nullable=False, server_default=NOW),
     UniqueConstraint("merchant_id", "case_id", "tracking", "proof"),
+    Index("parcels_by_tracking", "merchant_id", "tracking"),
     ForeignKeyConstraint(["merchant_id", "case_id"], ["cases.merchant_id", "cases.case_id"]),
 )
 

@@ -260,10 +260,26 @@ def test_the_warehouse_may_name_the_order_while_it_has_one_open_case(chat: Calle
     line = [{"line": "TEE", "received": 1}]
     assert fact(warehouse.post("/receipts", {"order": "A-20417", "lines": line}))["case"] == case
     chat.open(("TEE", 1), reference="voice-1", relation="separate")
-    refused = warehouse.post("/receipts", {"order": "A-20417", "lines": line})
-    assert (refused.status_code, fact(refused)["errors"][0]["field"]) == (422, "case")
-    assert warehouse.post("/receipts", {"lines": line}).status_code == 422
+    assert warehouse.post("/receipts", {"order": "A-20417", "lines": line}).status_code == 202
     assert warehouse.post("/receipts", {"case": case, "order": "A-20417", "lines": line}).status_code == 422
+
+
+def test_goods_that_name_no_one_open_return_are_put_aside_once_and_nothing_is_booked(
+    chat: Caller, warehouse: Caller, stack: Stack, world: World
+) -> None:
+    chat.open(("TEE", 1))
+    chat.open(("TEE", 1), reference="voice-1", relation="separate")
+    line = [{"line": "TEE", "received": 1, "grades": [{"units": 1, "grade": "B", "note": "worn once"}]}]
+    for named in ({}, {"order": "A-20417"}, {"order": "A-404"}, {"case": "C-404"}):
+        first = warehouse.post("/receipts", {**named, "lines": line}, f"scan-{named}".replace(" ", ""))
+        again = warehouse.post("/receipts", {**named, "lines": line}, f"scan-{named}".replace(" ", ""))
+        assert (first.status_code, fact(first)["matched"]) == (202, False)
+        assert fact(first) == fact(again)
+    kept = "SELECT count(*) FROM unmatched_receipts WHERE merchant_id = :m AND lines->0->'grades'->0->>'note' = 'worn once'"
+    assert count(stack.console, world, kept) == 4
+    assert (
+        count(stack.console, world, "SELECT count(*) FROM evidence WHERE merchant_id = :m AND kind = 'received'") == 0
+    )
 
 
 def test_a_report_repeated_with_its_key_counts_once(
@@ -279,17 +295,21 @@ def test_a_report_repeated_with_its_key_counts_once(
     assert count(stack.console, world, received, c=case_id(stack, world, case)) == 2
 
 
-def test_goods_for_a_rejected_case_are_refused_in_words(
-    chat: Caller, warehouse: Caller, stack: Stack, world: World
-) -> None:
+def test_goods_for_a_rejected_case_are_put_aside(chat: Caller, warehouse: Caller, stack: Stack, world: World) -> None:
     from ledger.cases import reject
     from ledger.database import transaction
 
     case = fact(chat.open(("TEE", 1)))["case"]
     with transaction(stack.console, world.merchant_id) as db:
         reject(db, world.merchant_id, case_id(stack, world, case), world.priya.actor, "outside_window")
-    refused = warehouse.post("/receipts", {"case": case, "lines": [{"line": "TEE", "received": 1}]})
-    assert (refused.status_code, fact(refused)["code"]) == (409, "wrong-state")
+    aside = warehouse.post("/receipts", {"case": case, "lines": [{"line": "TEE", "received": 1}]})
+    assert aside.status_code == 202
+    assert (
+        count(
+            stack.console, world, "SELECT count(*) FROM unmatched_receipts WHERE merchant_id = :m AND why = 'rejected'"
+        )
+        == 1
+    )
 
 
 def test_a_channel_says_when_the_customer_said_it(chat: Caller, stack: Stack, world: World) -> None:

@@ -196,6 +196,9 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
 
 
 _TEAM = """
+    INSERT INTO unmatched_receipts (merchant_id, receipt_id, why, lines, note, channel, actor)
+        VALUES (:m, :id, 'at_bench', '[]', 'a shirt', 'warehouse', :who);
+    INSERT INTO receipt_answers (merchant_id, receipt_id, kind, case_id, staff_id) VALUES (:m, :id, 'matched', :c, :priya);
     INSERT INTO case_leases (merchant_id, case_id, staff_id, until) VALUES (:m, :c, :priya, now() + interval '1 hour');
     INSERT INTO case_presence (merchant_id, case_id, staff_id, doing) VALUES (:m, :c, :tobias, 'looking');
     INSERT INTO case_tags (merchant_id, case_id, tag, staff_id) VALUES (:m, :c, 'fragile', :priya);

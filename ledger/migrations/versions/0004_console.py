@@ -15,6 +15,7 @@ STEPS = (
     "0004_approving",
     "0004_desks",
     "0004_teamwork",
+    "0004_receipts",
     "0002_access",
 )
 
