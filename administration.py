@@ -24,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from console import sessions
 from console.log import configure, log
 from console.passwords import hash_password, password_fault
-from ledger import api_tokens, brakes, merchants, people
+from ledger import api_tokens, brakes, erasure, merchants, people
 from ledger.database import connect, first, pin_tenant, rows, run, transaction
 from ledger.errors import LedgerError
 from ledger.events import SYSTEM
@@ -122,6 +122,24 @@ def add_merchant(
     log.warning("merchant_added", engineer=_account(), merchant=slug)
     click.echo(f"{slug} is {merchant_id}. Without a cap in a currency nothing of it can be approved.")
     click.echo("Its workers need DEPLOYMENT_ID and GENERATION: `flask db deployment` prints them.")
+
+
+@merchant_group.command("retention")
+@click.argument("slug")
+@click.option(
+    "--text-months", default=24, show_default=True, type=click.IntRange(1, 120), help="Months after a case is closed."
+)
+@click.option(
+    "--photo-days", default=540, show_default=True, type=click.IntRange(30, 3650), help="Days after it is closed."
+)
+def set_retention(slug: str, text_months: int, photo_days: int) -> None:
+    """Set how long a merchant keeps words and contact, and photos. What is over then is erased for good, soon."""
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        pin_tenant(db, merchant_id)
+        erasure.keep_for(db, merchant_id, text_months, photo_days)
+    log.warning("retention_set", engineer=_account(), merchant=slug)
+    click.echo(f"{slug} keeps words for {text_months} months and photos for {photo_days} days after a case is closed.")
 
 
 @click.group("staff")

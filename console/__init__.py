@@ -47,6 +47,7 @@ DESKS: Final = (
     "measures",
     "people",
     "resets",
+    "erasures",
     "sessions_page",
     "factors",
     "passkeys",

@@ -79,6 +79,7 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "see_people": frozenset({"admin"}),
     "switch_people": frozenset({"admin"}),
     "reset_factors": frozenset({"admin"}),
+    "erase_customer": frozenset({"admin"}),
     "own_session": _EVERYONE,
 }
 # Acts on money, and what takes its books out: from another network than the session began in they take a new sign-in first (S13).

@@ -214,7 +214,7 @@ def _photo(photo: read.PhotoCard) -> dict[str, Any]:
     url = url_for("case.photo", photo_id=photo.photo_id)
     unit = f"unit {photo.unit + 1}" if photo.unit is not None else "no unit named"
     return {"url": url, "thumb_url": url, "alt": f"Photo, {unit}: {photo.caption}", "caption": photo.caption, "unit_text": unit,
-            "at": photo.at}  # fmt: skip
+            "at": photo.at, "erased": photo.erased}  # fmt: skip
 
 
 def no_entitlement(rows: CaseRows) -> str:

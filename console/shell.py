@@ -26,6 +26,7 @@ LINKS: Final = {
     "measures": "measures.index",
     "policies": "policies.index",
     "people": "people.index",
+    "erasures": "erasures.index",
     "counter": "counter.index",
     "goods_in": "goods_in.index",
     "receipts": "receipts.index",

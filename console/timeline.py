@@ -18,6 +18,8 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "parcel.reported": ("box", "A parcel is on its way, {channel}"),
     "fact.stated": ("person", "Stated: {fact}"),
     "photo.added": ("camera", "A photo was added"),
+    "texts.erased": ("cross", "What was said and noted was erased: {erased}"),
+    "photos.erased": ("cross", "The photos were erased: {erased}"),
     "entitlement.derived": ("bars", "Worked out: {amount}"),
     "charges.asked": ("glass", "The charges are read at the provider"),
     "charges.found": ("search", "The charges were read: {found}"),
@@ -93,6 +95,7 @@ WHY: Final = {
 
 
 _FINDINGS: Final = {"verified": "charged twice", "none": "not charged twice", "investigate": "a person has to look"}
+_ERASED: Final = {"retention": "the time for it was over", "request": "the customer asked for it"}
 _OUTCOMES: Final = {
     "wait": "waits for the goods", "nothing_due": "nothing is due", "refused": "nothing can be paid",
     "needs_review": "a person has to look",
@@ -125,6 +128,7 @@ def event_text(event: Event) -> str:
         waits=words.SNOOZE_REASONS.get(event.reason, "").lower(),
         tag=event.body.get("tag", ""),
         fact=_stated(event.body),
+        erased=_ERASED.get(str(event.body.get("why", "")), ""),
     )
 
 

@@ -41,7 +41,8 @@ SORTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "settlement.void", "order.settlement_proposed", "order.settled", "order.settlement_turned_down",
     )),
     "evidence": ("Requests and evidence", (
-        "case.opened", "conversation.joined", "goods.reported", "parcel.reported", "photo.added", "fact.stated",
+        "case.opened", "conversation.joined", "goods.reported", "parcel.reported", "photo.added", "fact.stated", "texts.erased",
+        "photos.erased",
     )),
     "handing": ("Handing over and waiting", (
         "case.assigned", "case.snoozed", "case.woken", "case.due_set", "case.tagged", "case.untagged",

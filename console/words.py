@@ -162,11 +162,15 @@ def person(staff_id: UUID, name: str) -> dict[str, Any]:
 POLICY: Final = {"name": "Policy", "short_name": "Policy", "initials": "P", "me": False}
 
 
+# The contact of whoever was forgotten (ledger.erasure).
+ERASED: Final = "Erased"
+
+
 def customer(name: str) -> str:
     """A customer's name as this role may see it: a reader sees initials (SECURITY §2)."""
     if not name:
         return "no name given"
-    return name if current.may("see_contact") else masked(name)
+    return name if current.may("see_contact") or name == ERASED else masked(name)
 
 
 def masked(name: str) -> str:

@@ -22,6 +22,7 @@ from jobs import (
     by_hand,
     charges,
     daily_cap,
+    erasure,
     holds,
     inbox,
     metrics,
@@ -76,6 +77,9 @@ PERIODIC: Final = (
     Periodic("books", books.run_once, 10, "a run that was asked for begins while the person still looks at the page"),
     Periodic(
         "self_check", self_check.run_once, 300, "once a night for each merchant; asked often, for nights differ by zone"
+    ),
+    Periodic(
+        "erasure", erasure.run_once, 900, "months and days are over within the quarter hour; a request waits no longer"
     ),
     Periodic("verify", verify_captures.run_once, 10, "after a recovery each approval waits for its payment to be read"),
     Periodic("overdue", overdue.run_once, 60, "limits are minutes and days; a minute late is soon enough to say so"),

@@ -18,6 +18,7 @@ Read in the order of a refund's life:
     account_lists external_matching      how far the provider's lists were read; what a refund made outside was for
     reconciliation_run reconciliation_pages discrepancies self_check   the books beside the provider, and against themselves
     leases teamwork mentions presence    who has a case in hand and whose it is: advice that no guard of the money reads
+    erasure                              what is forgotten of people, and what is kept of their money
     events states errors database        the history that moves states, and what everything stands on
 
 Rules: functions take the open connection and never commit; the entry point opens one transaction per command. Locks are

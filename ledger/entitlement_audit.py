@@ -46,7 +46,10 @@ def prove(stored: StoredRecord) -> list[Difference]:
     if stored.inputs is None:
         return [
             *found,
-            Difference("inputs_not_stored", "it was stored before inputs were: only its sums can be checked"),
+            Difference(
+                "inputs_not_stored",
+                "its inputs are not kept (it is of before they were, or they were erased): only its sums count",
+            ),
         ]
     found += _of_the_inputs(stored.record, stored.inputs)
     if found:

@@ -208,10 +208,11 @@ class PhotoCard:
     caption: str
     unit: int | None
     at: datetime
+    erased: bool
 
 
 _PHOTOS: Final = """
-    SELECT photo_id, caption, unit, at FROM photos WHERE merchant_id = :m AND case_id = :c ORDER BY at, photo_id
+    SELECT photo_id, caption, unit, at, erased FROM photos WHERE merchant_id = :m AND case_id = :c ORDER BY at, photo_id
 """
 
 
@@ -230,9 +231,9 @@ class Photo:
 
 
 def read_photo(db: Connection, merchant_id: UUID, photo_id: UUID) -> Photo:
-    """Raises NotFound for an absent one and for another merchant's alike."""
+    """Raises NotFound for an absent one, an erased one, and another merchant's alike."""
     row = first(
-        db, "SELECT content, content_type, sha256 FROM photos WHERE merchant_id = :m AND photo_id = :p",
+        db, "SELECT content, content_type, sha256 FROM photos WHERE merchant_id = :m AND photo_id = :p AND NOT erased",
         m=merchant_id, p=photo_id,
     )  # fmt: skip
     if row is None:

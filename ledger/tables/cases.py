@@ -55,6 +55,8 @@ cases = Table(
     Column("assigned_to", Uuid),
     Column("snoozed_until", MOMENT),
     Column("snooze_reason", Text, nullable=False, server_default=""),
+    Column("text_erased_at", MOMENT),
+    Column("photos_erased_at", MOMENT),
     UniqueConstraint("merchant_id", "number"),
     UniqueConstraint("merchant_id", "case_id", "order_id"),
     UniqueConstraint("merchant_id", "case_id", "opened_by"),
@@ -95,6 +97,12 @@ cases = Table(
     ),
     Index("cases_open_by_age", "merchant_id", "opened_at", "case_id", postgresql_where=text("closed_at IS NULL")),
     Index("cases_by_due", "merchant_id", "due_at", "case_id"),
+    Index(
+        "cases_with_texts",
+        "merchant_id",
+        "closed_at",
+        postgresql_where=text("closed_at IS NOT NULL AND text_erased_at IS NULL"),
+    ),
     Index("cases_by_stage", "merchant_id", "stage", "due_at", "case_id"),
     Index("cases_by_age", "merchant_id", text("opened_at DESC"), text("case_id DESC")),
     Index("cases_of_order", "merchant_id", "order_id"),
@@ -207,9 +215,11 @@ photos = Table(
     Column("content", LargeBinary, nullable=False),
     Column("actor", Text, nullable=False),
     Column("at", MOMENT, nullable=False, server_default=NOW),
+    Column("erased", Boolean, nullable=False, server_default="false"),
     ForeignKeyConstraint(["merchant_id", "case_id"], ["cases.merchant_id", "cases.case_id"]),
     ForeignKeyConstraint(["merchant_id", "line_id"], ["order_lines.merchant_id", "order_lines.line_id"]),
     Index("photos_of_case", "merchant_id", "case_id"),
+    Index("photos_kept", "merchant_id", "at", postgresql_where=text("NOT erased")),
 )
 
 notes = Table(
@@ -249,6 +259,7 @@ entitlements = Table(
     Column("terms_digest", LargeBinary),
     Column("evidence", Text),
     Column("priors", Text),
+    Column("inputs_erased", Boolean, nullable=False, server_default="false"),
     UniqueConstraint("merchant_id", "case_id", "n"),
     UniqueConstraint("merchant_id", "entitlement_id", "case_id"),
     ForeignKeyConstraint(["merchant_id", "case_id"], ["cases.merchant_id", "cases.case_id"]),

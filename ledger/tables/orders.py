@@ -29,8 +29,10 @@ customers = Table(
     Column("name", Text, nullable=False),
     Column("email", Text),
     Column("created_at", MOMENT, nullable=False, server_default=NOW),
+    Column("erased_at", MOMENT),
     UniqueConstraint("merchant_id", "external_ref"),
     ForeignKeyConstraint(["merchant_id"], ["merchants.id"]),
+    Index("customers_known", "merchant_id", "created_at", postgresql_where=text("erased_at IS NULL")),
 )
 
 orders = Table(

@@ -191,13 +191,17 @@ def _beside_a_case(db: Connection, world: World, case_id: UUID) -> None:
         db, "INSERT INTO notes (merchant_id, note_id, case_id, staff_id, text) VALUES (:m, :id, :c, :staff, 'seen')",
         staff=world.priya.staff_id, **names,
     )  # fmt: skip
+    people = {"priya": world.priya, "tobias": world.tobias, "ada": world.ada}
+    named = {name: person.staff_id for name, person in people.items()} | {"customer": world.omar}
     for statement in _TEAM.split(";"):
-        run(db, statement, priya=world.priya.staff_id, tobias=world.tobias.staff_id, **names)
+        run(db, statement, **named, **names)
 
 
 _TEAM = """
     INSERT INTO unmatched_receipts (merchant_id, receipt_id, why, lines, note, channel, actor)
         VALUES (:m, :id, 'at_bench', '[]', 'a shirt', 'warehouse', :who);
+    INSERT INTO retention (merchant_id) VALUES (:m);
+    INSERT INTO erasures (merchant_id, erasure_id, customer_id, reason, asked_by) VALUES (:m, :id, :customer, 'by letter', :ada);
     INSERT INTO receipt_answers (merchant_id, receipt_id, kind, case_id, staff_id) VALUES (:m, :id, 'matched', :c, :priya);
     INSERT INTO case_leases (merchant_id, case_id, staff_id, until) VALUES (:m, :c, :priya, now() + interval '1 hour');
     INSERT INTO case_presence (merchant_id, case_id, staff_id, doing) VALUES (:m, :c, :tobias, 'looking');

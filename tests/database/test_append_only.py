@@ -21,7 +21,7 @@ JOURNALS = (
     "listed_refunds", "looks",
     "manual_settlements", "notes", "order_allocations", "order_conflicts", "order_deliveries", "order_invoices",
     "order_settlement_answers", "order_settlements", "overrides", "parcels", "people_let_in", "photos",
-    "policies", "policy_answers", "policy_drafts", "provider_lists",
+    "policies", "policy_answers", "policy_drafts", "provider_lists", "receipt_answers",
     "reconciliation_findings",
     "recovered_cap_entries", "recovered_refunds", "refused_acts",
     "self_checks", "settlement_decisions", "settlement_results", "settlements", "shadow_sends",

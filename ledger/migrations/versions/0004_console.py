@@ -16,6 +16,7 @@ STEPS = (
     "0004_desks",
     "0004_teamwork",
     "0004_receipts",
+    "0004_erasure",
     "0002_access",
 )
 
