@@ -9,6 +9,7 @@ Commands find a bare application here (`application`), so that each runs with on
 
 import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from flask import Flask, request
@@ -34,6 +35,8 @@ COMMANDS = (
     "jobs.recover:recover",
     "jobs.recovered:recovered",
 )
+# Beside the code, and in no package that is installed elsewhere.
+HERE_ONLY = ("demo.commands:demo",)
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -109,7 +112,7 @@ def _wrap(app: Flask, given: Settings) -> None:
 def command_line() -> Flask:
     """An application that serves nothing and holds the commands."""
     commands = Flask("onceback")
-    for place in COMMANDS:
+    for place in (*COMMANDS, *(place for place in HERE_ONLY if find_spec(place.partition(".")[0]) is not None)):
         module, name = place.split(":")
         found = getattr(import_module(module), name)
         for group in found if isinstance(found, tuple) else (found,):

@@ -200,7 +200,7 @@ def next_event(
         "to_state": move[1] if move else None, "reason": reason, "case_stage": stage, "body": body or {},
         "previous_number": case.head_number or None, "previous_hash": case.head_hash,
     }  # fmt: skip
-    digest = event_hash(case.head_hash, _content(row))
+    digest = event_hash(case.head_hash, event_content(row))
     return row | {"body": canonical_bytes(body or {}).decode(), "hash": digest}
 
 
@@ -235,7 +235,7 @@ def event_hash(previous: bytes | None, content: dict[str, Any]) -> bytes:
     return hashlib.sha256(TAG + (previous or bytes(32)) + canonical_bytes(content)).digest()
 
 
-def _content(row: Mapping[str, Any] | RowMapping) -> dict[str, Any]:
+def event_content(row: Mapping[str, Any] | RowMapping) -> dict[str, Any]:
     """What the hash of an event covers: its own columns, in the form that is the same before and after the database."""
     move = [row["from_state"], row["to_state"]] if row["to_state"] else None
     return {
@@ -276,7 +276,7 @@ def _broken(chain: list[RowMapping]) -> int | None:
     number, previous = 0, None
     for row in chain if chain[0]["number"] is not None else ():
         number += 1
-        if row["number"] != number or bytes(row["hash"]) != event_hash(previous, _content(row)):
+        if row["number"] != number or bytes(row["hash"]) != event_hash(previous, event_content(row)):
             return number
         previous = bytes(row["hash"])
     kept = bytes(chain[0]["head_hash"]) if chain[0]["head_hash"] is not None else None
