@@ -21,8 +21,12 @@ def main() -> int:
     )
     parser.add_argument("--audited", type=int, default=100_000, help="how many entitlements F14 derives again")
     parser.add_argument("--cpu", action="store_true", help="only the processor time of an approval, on Linux")
+    parser.add_argument(
+        "--cases", type=int, default=1_000_000, help="how many cases F9, F10, F11 and F17 are asked among"
+    )
     given = parser.parse_args()
     sizes = {"F8": given.settled, "F14": given.audited, "F15": given.settled}
+    sizes |= dict.fromkeys(("F9", "F10", "F11", "F16", "F17"), given.cases)
     wanted = [name.strip().upper() for name in given.only.split(",")]
     if unknown := [name for name in wanted if name not in FIGURES]:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(FIGURES)}")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench import engines, entitlements
+from bench import engines, entitlements, pages
 from bench.measure import Result, against_a_figure, per_second, pgbench, side_by_side
 from bench.over_http import Browser
 from bench.reconciliation import f15
@@ -168,4 +168,10 @@ FIGURES: dict[str, Callable[..., list[Result]]] = {
     "F8": f8,
     "F14": entitlements.f14,
     "F15": f15,
+    # The small shop first: what is added stays.
+    "F10": pages.f10,
+    "F9": pages.f9,
+    "F11": pages.f11,
+    "F16": pages.f16,
+    "F17": pages.f17,
 }

@@ -39,6 +39,15 @@ class Browser:
             self._cookies[name] = value
         return answer.status, text
 
+    def fetch(self, path: str) -> bytes:
+        """The bytes of a file. Raises RuntimeError when it is not there."""
+        self._connection.request("GET", path)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path} was answered with {answer.status}")
+        return body
+
     def rest(self) -> None:
         """Lets the connection go, which the server closes anyway while refunds are made; the next request opens another."""
         self._connection.close()

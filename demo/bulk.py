@@ -24,6 +24,8 @@ from ledger.canonical import canonical_bytes
 from ledger.events import TAG, event_content
 
 CHUNK: Final = 2_000
+# Patterns of each kind; the rows of long ones would fill the disk.
+LEANEST: Final = 6
 # Of a hundred copies so many are open, as in a shop that keeps up with its work.
 OPEN_OF_HUNDRED: Final = 4
 DAYS_BACK: Final = 700
@@ -130,6 +132,7 @@ class Text:
 
     def __init__(self, pieces: Sequence[str | int]) -> None:
         self._literals = [piece for piece in pieces if isinstance(piece, str)]
+        self.size = sum(map(len, self._literals))
         seen = iter(range(len(self._literals)))
         places = [_VALUES + next(seen) if isinstance(piece, str) else piece for piece in pieces]
         # Of one place it would give no tuple.
@@ -149,7 +152,9 @@ def add_cases(url: str, merchant_id: UUID, count: int, say: Callable[[str], None
         db.execute("SET session_replication_role = replica; SET TimeZone = 'UTC'; SET synchronous_commit = off")
         first, first_intent = _numbers(db, "case_number", count), _numbers(db, "intent_number", count * 2)
         patterns = [_pattern(db, merchant_id, row) for row in _found(db, merchant_id)]
-        closed, open_ = [one for one in patterns if not one.open], [one for one in patterns if one.open]
+        closed, open_ = (
+            sorted((one for one in patterns if one.open is kind), key=_size)[:LEANEST] for kind in (False, True)
+        )
         if not closed or not open_:
             raise ValueError("The demo has no open and no closed return to copy: start `make demo` once, then stop it.")
         columns = {table: _columns(db, table) for table in TABLES}
@@ -175,6 +180,10 @@ def add_cases(url: str, merchant_id: UUID, count: int, say: Callable[[str], None
             db.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(table)))
         found = db.execute("SELECT count(*) FROM cases WHERE merchant_id = %s", [merchant_id]).fetchone()
         return int(found[0]) if found else 0
+
+
+def _size(pattern: Pattern) -> int:
+    return sum(text.size for texts in pattern.rows.values() for text in texts)
 
 
 def _numbers(db: psycopg.Connection, sequence: str, count: int) -> int:
@@ -256,7 +265,7 @@ def _read(
     )
     with db.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(ask).fetchall()
-    with db.cursor() as cursor, cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(ask)) as copied:
+    with db.cursor() as plain, plain.copy(sql.SQL("COPY ({}) TO STDOUT").format(ask)) as copied:
         lines = b"".join(copied).decode().splitlines()
     return [row | {"line": line} for row, line in zip(found, lines, strict=True)]
 
