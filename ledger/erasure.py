@@ -180,6 +180,9 @@ _TEXTS: Final = """
     UPDATE notes SET text = 'Erased.' WHERE merchant_id = :m AND case_id = :c;
     UPDATE evidence SET note = 'Erased.', parcel = '' WHERE merchant_id = :m AND case_id = :c AND (note, parcel) <> ('', '');
     UPDATE parcels SET tracking = 'erased-' || parcel_id WHERE merchant_id = :m AND case_id = :c;
+    UPDATE case_facts SET note = CASE note WHEN '' THEN '' ELSE 'Erased.' END,
+            customer_ref = CASE WHEN customer_ref IS NOT NULL THEN 'Erased.' END
+        WHERE merchant_id = :m AND case_id = :c AND (note <> '' OR customer_ref IS NOT NULL);
     UPDATE entitlements SET evidence = NULL, inputs_erased = true WHERE merchant_id = :m AND case_id = :c
         AND evidence IS NOT NULL AND record->>'kind' IS DISTINCT FROM 'duplicate_charge';
     UPDATE unmatched_receipts SET note = 'Erased.', parcel = '', lines = '[]', order_ref = '' WHERE merchant_id = :m

@@ -45,6 +45,13 @@ def world(world: World, stack: Stack) -> World:
     return world
 
 
+_CLAIMANT = """
+    INSERT INTO case_facts (merchant_id, fact_id, case_id, number, kind, order_id, said, customer_ref, note, channel, actor)
+    SELECT merchant_id, :id, case_id, 1, 'claimant', order_id, 'buyer', :mark, :mark, 'chat', :who FROM cases
+    WHERE merchant_id = :m AND case_id = :c
+"""
+
+
 def told(stack: Stack, world: World) -> UUID:
     """A return with the mark in every place that takes words: asked, received, looked at, noted, photographed."""
     opened = lives.open_case(
@@ -74,6 +81,7 @@ def told(stack: Stack, world: World) -> UUID:
         aside = Arrival((ReceivedLine("TEE", 1, graded),), "warehouse", world.warehouse.actor, f"box {MARK}")
         keep_unmatched(db, world.merchant_id, Unmatched(aside, "nothing_named", note=f"from {MARK}", order_ref=MARK))
         receipt_id = scalar(db, "SELECT receipt_id FROM unmatched_receipts WHERE merchant_id = :m", m=world.merchant_id)
+        run(db, _CLAIMANT, m=world.merchant_id, c=case_id, id=uuid7(), who=world.chat.actor, mark=f"{MARK}@example.org")
         match_receipt(db, world.merchant_id, receipt_id, case_id, world.priya.staff_id, [("TEE", 1)])
         again = Arrival(
             (ReceivedLine("TEE", 0, (Graded(1, "A", f"{MARK} again"),)),), "warehouse", world.warehouse.actor, MARK
@@ -153,7 +161,8 @@ def test_nothing_of_a_person_remains_and_the_money_still_proves_itself(
     before = money(stack, world)
     assert {
         "customers.name", "customers.email", "conversations.customer_text", "conversations.reference", "evidence.note",
-        "notes.text", "photos.caption", "photos.content", "parcels.tracking", "unmatched_receipts.note",
+        "notes.text", "photos.caption", "photos.content", "parcels.tracking", "case_facts.note", "case_facts.customer_ref",
+            "unmatched_receipts.note",
         "unmatched_receipts.parcel", "unmatched_receipts.lines", "unmatched_receipts.order_ref",
     } <= places(stack, MARK)  # fmt: skip
     forget(stack, world)

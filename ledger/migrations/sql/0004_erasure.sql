@@ -96,6 +96,7 @@ BEGIN
         ('photos', '{"caption": "Erased.", "content": "\\x", "erased": true}', '', ''),
         ('notes', '{"text": "Erased."}', '', ''),
         ('parcels', '{}', 'tracking', 'parcel_id'),
+        ('case_facts', '{"note": "Erased.", "customer_ref": "Erased."}', '', ''),
         ('entitlements', '{"evidence": null, "inputs_erased": true}', '', '')) AS v (name, erased, unique_column, id)
     LOOP
         EXECUTE format('DROP TRIGGER append_only ON %I', t.name);
@@ -148,6 +149,7 @@ GRANT SELECT (merchant_id, case_id, note_id) ON notes TO onceback_worker;
 GRANT UPDATE (text) ON notes TO onceback_worker;
 GRANT UPDATE (note, parcel) ON evidence TO onceback_worker;
 GRANT UPDATE (tracking) ON parcels TO onceback_worker;
+GRANT UPDATE (note, customer_ref) ON case_facts TO onceback_worker;
 GRANT UPDATE (evidence, inputs_erased) ON entitlements TO onceback_worker;
 GRANT SELECT (at, erased) ON photos TO onceback_worker;
 GRANT UPDATE (caption, content, erased) ON photos TO onceback_worker;
