@@ -9,7 +9,7 @@ import getpass
 import json
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
@@ -92,6 +92,20 @@ def merchant_group() -> None:
     """Merchants."""
 
 
+_FACTOR_TEXTS = {
+    "own": "nobody for a second factor who did not add one",
+    "money": "everybody but readers for a second factor",
+    "all": "everybody for a second factor",
+}
+
+
+def _second_factor(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--second-factor", name, type=click.Choice(merchants.FACTOR_RULES), default="money", show_default=True,
+        help="Of whom one is asked at sign-in: own (who added one), money (all but readers), all.",
+    )  # fmt: skip
+
+
 @merchant_group.command("add")
 @click.argument("slug")
 @click.option("--name", required=True, help="As staff and customers know it.")
@@ -108,14 +122,16 @@ def merchant_group() -> None:
 )
 @click.option("--live/--test", default=False, help="Whether its money is real.")
 @click.option("--cap", "caps", multiple=True, help="Daily cap, such as EUR=5000.00; once for each currency.")
+@_second_factor("second_factor")
 def add_merchant(
     slug: str, name: str, zone: str, region: str, credential: str, account: str, charge_type: str, expect_account: str,
-    live: bool, caps: tuple[str, ...],
+    live: bool, caps: tuple[str, ...], second_factor: str,
 ) -> None:  # fmt: skip
     """Make a merchant with its provider account and daily caps."""
     limits = dict(_cap(text) for text in caps)
     new = merchants.NewMerchant(
-        slug, name, zone, region, credential, account, live, limits, charge_type=charge_type, expected_account=expect_account
+        slug, name, zone, region, credential, account, live, limits, charge_type=charge_type, expected_account=expect_account,
+        second_factor=second_factor,
     )  # fmt: skip
     with _transaction() as db:
         merchant_id = merchants.add_merchant(db, new)
@@ -140,6 +156,18 @@ def set_retention(slug: str, text_months: int, photo_days: int) -> None:
         erasure.keep_for(db, merchant_id, text_months, photo_days)
     log.warning("retention_set", engineer=_account(), merchant=slug)
     click.echo(f"{slug} keeps words for {text_months} months and photos for {photo_days} days after a case is closed.")
+
+
+@merchant_group.command("second-factor")
+@click.argument("slug")
+@_second_factor("of")
+def ask_for_factors(slug: str, of: str) -> None:
+    """Say of whom a second factor is asked at sign-in. Whoever has none adds one at their next click."""
+    with _transaction() as db:
+        merchant_id = merchants.merchant_by_slug(db, slug)
+        run(db, "UPDATE merchants SET second_factor = :of WHERE id = :m", of=of, m=merchant_id)
+    log.warning("second_factor_asked", engineer=_account(), merchant=slug, kind=of)
+    click.echo(f"{slug} asks {_FACTOR_TEXTS[of]}.")
 
 
 @click.group("staff")

@@ -13,6 +13,8 @@ from typing import Final
 # Modules of this package that hold a `blueprint`, in the order of a working day.
 DESKS: Final = (
     "sign_in",
+    "second_factor",
+    "enrolment",
     "home",
     "queue",
     "bulk",

@@ -93,14 +93,20 @@ MERCHANT: Final = "merchant_slug"
 _STATED = "stated_access"
 
 
+# What a session that opens everything waits for.
+WHOLE: Final = frozenset({""})
+
+
 @dataclass(frozen=True)
 class Stated:
-    """What a view says about who may call it. `kind`: permission, public or token (an API view, by scope)."""
+    """What a view says about who may call it. `kind`: permission, public or token (an API view, by scope). `half`: what a session
+    that gets there may wait for, "" for one that waits for nothing."""
 
     kind: str
     text: str
     polling: bool = False
     most_bytes: int = 0
+    half: frozenset[str] = WHOLE
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ def polling(view: View) -> View:
     found = stated(view)
     if found is None:
         raise ValueError("put @polling above the permission that the view states")
-    setattr(view, _STATED, Stated(found.kind, found.text, polling=True))
+    setattr(view, _STATED, replace(found, polling=True))
     return view
 
 
@@ -172,6 +178,20 @@ def large(most_bytes: int) -> Callable[[View], View]:
         if found is None or found.kind != "permission":
             raise ValueError("put @large above the permission that the view states")
         setattr(view, _STATED, replace(found, most_bytes=most_bytes))
+        return view
+
+    return mark
+
+
+def half(*waits_for: str) -> Callable[[View], View]:
+    """States that a view is for sessions that wait for a `factor` or its `enrolment`, "" for whole ones (S6). Put it above
+    @permission."""
+
+    def mark(view: View) -> View:
+        found = stated(view)
+        if found is None or found.kind != "permission":
+            raise ValueError("put @half above the permission that the view states")
+        setattr(view, _STATED, replace(found, half=frozenset(waits_for)))
         return view
 
     return mark

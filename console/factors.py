@@ -33,6 +33,9 @@ KIND_TEXTS: Final = {
 }  # fmt: skip
 # Light space around a QR code, in modules (ISO/IEC 18004).
 QUIET_ZONE: Final = 4
+WRONG_CODE: Final = (
+    "That is not the code this app shows now. Check that the clock of your phone is right, then try again."
+)
 
 
 class CodeForm(ConsoleForm):
@@ -64,7 +67,7 @@ def index() -> Response:
 def show_code() -> Response:
     """Shows a code of the app."""
     form = CodeForm()
-    error = _first_error(form) or showing.show_code(str(form.code.data))
+    error = first_error(form) or showing.show_code(str(form.code.data))
     return _page(errors={"code": error}) if error else _shown()
 
 
@@ -74,7 +77,7 @@ def show_password() -> Response:
     """Shows the password, for a first factor."""
     form = PasswordForm()
     try:
-        error = _first_error(form) or showing.show_password(str(form.password.data))
+        error = first_error(form) or showing.show_password(str(form.password.data))
     except passwords.Busy:
         return error_page(429, retry_after_seconds=RETRY_SECONDS)
     return _page(errors={"password": error}) if error else _shown()
@@ -86,7 +89,7 @@ def show_recovery() -> Response:
     """Shows a recovery code: it pays for a new factor, and never for a refund."""
     form = RecoveryForm()
     try:
-        error = _first_error(form) or showing.show_password(str(form.password.data), str(form.recovery.data))
+        error = first_error(form) or showing.show_password(str(form.password.data), str(form.recovery.data))
     except passwords.Busy:
         return error_page(429, retry_after_seconds=RETRY_SECONDS)
     return _page(errors={"recovery": error}) if error else _shown()
@@ -115,12 +118,12 @@ def new_app() -> Response:
 def confirm_app() -> Response:
     """Takes the app into use with its first code; the first factor comes with recovery codes, shown here once."""
     form = CodeForm()
-    error = _first_error(form)
+    error = first_error(form)
     codes: list[str] = []
     if not error:
         with transaction(installed().engine) as db:
             if not factors.confirm_app(db, me(), key_of_seeds(), str(form.code.data)):
-                error = "That is not the code this app shows now. Check that the clock of your phone is right, then try again."
+                error = WRONG_CODE
             else:
                 sessions.end_others(db, me(), here())
                 codes = factors.new_codes(db, me()) if not factors.codes_left(db, me()) else []
@@ -159,7 +162,8 @@ def new_codes() -> Response:
     return _codes_page(codes)
 
 
-def _first_error(form: ConsoleForm) -> str:
+def first_error(form: ConsoleForm) -> str:
+    """The first fault of a form of one field or two, or ""."""
     return "" if form.validate() else str(next(error for field in form for error in field.errors))
 
 
@@ -173,16 +177,17 @@ def _new_app_page(error: str) -> Response:
         secret = factors.waiting_secret(db, me(), key_of_seeds())
         if secret is None:
             return see_other("factors.index")
-        address = pyotp.TOTP(secret).provisioning_uri(name=g.person.email, issuer_name=ISSUER)
-        shown = {
-            "qr": qr(address),
-            "secret": " ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
-            "action_url": url_for("factors.confirm_app"),
-            "operation": new_operation(),
-            "back_url": url_for("factors.index"),
+        shown = app_shown(secret) | {
+            "action_url": url_for("factors.confirm_app"), "operation": new_operation(), "back_url": url_for("factors.index"),
             "error": error,
-        }
+        }  # fmt: skip
         return page("factor_app.html", status=422 if error else 200, app=shown)
+
+
+def app_shown(secret: str) -> dict[str, Any]:
+    """A secret as an app takes it: {qr, secret}, the secret in groups of four."""
+    address = pyotp.TOTP(secret).provisioning_uri(name=g.person.email, issuer_name=ISSUER)
+    return {"qr": qr(address), "secret": " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))}
 
 
 def _codes_page(codes: list[str]) -> Response:

@@ -83,9 +83,12 @@ def _enter_as_person(said: Stated) -> Response | None:
     found = sessions.as_visit(visit.first())
     if found is None or found.fault:
         return _to_sign_in(asked, found)
-    member = _member(found, memberships.first())
+    memberships_row = memberships.first()
+    member = _member(found, memberships_row)
     asked.adopt(found.content)
     g.person = Person(found)
+    if found.waits_for not in said.half:
+        return _to_its_step(found.waits_for)
     if said.most_bytes and member is not None and member.role in PERMISSIONS[said.text]:
         # The check below reads the body; the rest of the form needs no more than any other does.
         request.max_content_length = said.most_bytes + int(current_app.config["MAX_CONTENT_LENGTH"])
@@ -93,6 +96,8 @@ def _enter_as_person(said: Stated) -> Response | None:
     if g.merchant_slug:
         if member is None:
             raise NotFound
+        if found.waits_for == "" and _lacks_factor(memberships_row):
+            return _to_sign_in(asked, replace(found, fault="factor"))
         g.member = member
         if member.role not in PERMISSIONS[said.text]:
             raise NotAllowed
@@ -103,6 +108,21 @@ def _enter_as_person(said: Stated) -> Response | None:
         with transaction(installed().engine) as db:
             sessions.touch(db, asked.digest)
     return None
+
+
+def _to_its_step(waits_for: str) -> Response:
+    """To the page of what a session waits for; a whole one has nothing to do there."""
+    address = url_for(_STEPS[waits_for])
+    if request.headers.get("HX-Request") == "true":
+        return Response(status=401, headers={"HX-Redirect": address})
+    return make_response(redirect(address, 303))
+
+
+_STEPS: Final = {"": "home.index", "factor": "second_factor.index", "enrolment": "enrolment.index"}
+
+
+def _lacks_factor(row: RowMapping | None) -> bool:
+    return row is not None and bool(row["lacks_factor"])
 
 
 def _moved(found: Visit) -> bool:
@@ -120,7 +140,8 @@ def _member(visit: Visit, row: RowMapping | None) -> Member | None:
 
 # Of the person whom `sessions.visit_later` pinned.
 _MEMBER: Final = """
-    SELECT m.role, t.id, t.slug, t.name, t.zone, coalesce((SELECT livemode FROM deployment), false) AS livemode
+    SELECT m.role, t.id, t.slug, t.name, t.zone, coalesce((SELECT livemode FROM deployment), false) AS livemode,
+        asks_for_factor(t.second_factor, m.role) AND NOT has_factor(m.staff_id) AS lacks_factor
     FROM memberships m JOIN merchants t ON t.id = m.merchant_id
     WHERE m.staff_id = NULLIF(current_setting('onceback.staff', true), '')::uuid AND m.ended_at IS NULL AND t.slug = :slug
 """
@@ -128,14 +149,16 @@ _MEMBER: Final = """
 
 def _to_sign_in(asked: ConsoleSession, found: Visit | None) -> Response:
     """To the sign-in page and back: htmx by 401 and HX-Redirect, a browser by 303. A typed note is kept for its author."""
-    if found is not None and found.fault in ("idle", "over", "network"):
+    if found is not None and found.fault in ("idle", "over", "network", "factor"):
         kept = _keep_note(asked, found)
         if request.endpoint == KEEP_NOTE:
             # The sign-in page may be open by now: its cookie is left alone.
             return Response(status=204)
-        asked["ended"] = {"kept": kept, "idle": found.fault == "idle", "network": found.fault == "network"}
+        asked["ended"] = {"kept": kept, "fault": found.fault}
     elif asked.digest is not None:
         asked.drop_cookie = True
+        if found is not None and found.fault == "slow":
+            asked["ended"] = {"kept": "", "fault": "slow"}
         if found is not None and found.fault == "agent":
             with transaction(installed().engine) as db:
                 sessions.end(db, asked.digest)

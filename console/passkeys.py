@@ -84,9 +84,15 @@ def show() -> Response:
 def begin() -> Response:
     """What a new key is made with; only for whoever has just shown that it is them."""
     ConsoleForm().require()
-    with transaction(installed().engine) as db:
+    with transaction(installed().engine, read_only=True) as db:
         if factors.shown(db, me(), here()) is None:
             raise factors.NotShown
+    return asked_for_new()
+
+
+def asked_for_new() -> Response:
+    """What the browser makes a new key of the person with, as JSON."""
+    with transaction(installed().engine) as db:
         nonce, challenge = begin_ceremony(db, me(), here(), "enrol")
         known = [key.credential_id for key in passkeys_of(db, me())]
     made = generate_registration_options(

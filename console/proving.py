@@ -6,22 +6,23 @@ How strong an approval has to be is the ledger's word (`limits.Sum.strength`); n
 from typing import Any, Final
 from uuid import UUID
 
-from flask import Response, url_for
+from flask import Response, g, url_for
 from sqlalchemy import Connection
 
 from console import showing
 from console.access import current, writing
+from console.installation import installed
 from console.log import log
 from console.showing import asked, here, me, nonce_of, party
 from ledger import factors
-from ledger.database import scalar
+from ledger.database import pin_tenant, scalar, transaction
 from ledger.errors import NotFound
 from ledger.fingerprint import read_intent
 from ledger.outbox import raise_alarm
 from ledger.passkey_proof import CounterWentBack, ProofRefused, read_signed
 from ledger.passkeys import end_key, passkeys_of, signing_keys
-from ledger.revocation import revoke_proofs
-from ledger.strength import Proof, challenge_for, spend_challenge
+from ledger.revocation import merchants_of, revoke_proofs
+from ledger.strength import Proof, RecoveredLately, challenge_for, spend_challenge
 
 NO_SCRIPT: Final = (
     "This amount takes your passkey, and a passkey needs JavaScript. Switch it on for this site, or hand the refund to"
@@ -60,6 +61,8 @@ def ways(db: Connection, intent_id: UUID, needed: str) -> dict[str, Any] | None:
 
 def refusal_of_factors(db: Connection, intent_id: UUID, needed: str) -> dict[str, Any] | None:
     """Why this person has nothing that is strong enough, and where to add it; None when they have."""
+    if factors.recovered_lately(db, me()):
+        return {"kind": "others", "text": RecoveredLately().sentence}
     found = ways(db, intent_id, needed)
     if found is None or found["passkeys"] or found["code"] or found["until"]:
         return None
@@ -95,13 +98,16 @@ def begin(intent_id: UUID, fingerprint: bytes) -> Response:
 
 
 def suspend(refused: CounterWentBack) -> None:
-    """Ends a key whose counter went back, holds what it approved and was not sent, and raises an alarm (S32)."""
+    """Ends a key whose counter went back, holds what it approved and was not sent, and raises an alarm at every merchant of the
+    person (S32)."""
     credential_id = bytes(refused.facts["credential_id"])
-    with writing() as db:
+    with transaction(installed().engine) as db:
         name = end_key(db, me(), credential_id, "counter")
-        raise_alarm(
-            db, current.merchant_id, "passkey_counter", None,
-            f"The counter of a passkey of {current.name} went back ({name}): it is switched off, there may be a copy",
-        )  # fmt: skip
+        text = (
+            f"The counter of a passkey of {g.person.name} went back ({name}): it is switched off, there may be a copy"
+        )
+        for merchant_id in merchants_of(db, me()):
+            pin_tenant(db, merchant_id)
+            raise_alarm(db, merchant_id, "passkey_counter", None, text)
         held = revoke_proofs(db, me(), "system", credential_id=credential_id)
     log.warning("passkey_counter", staff_id=me(), count=held)

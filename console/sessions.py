@@ -32,6 +32,8 @@ DOOR_COOKIE: Final = "__Host-onceback-door"
 IDLE_MINUTES: Final = 15
 ABSOLUTE_HOURS: Final = 10
 MOST_OF_A_PERSON: Final = 3
+# From the password to the second factor, or to the first one added.
+HALF_MINUTES: Final = 15
 # A page that loads its parts touches its session once, not once for each.
 TOUCH_SECONDS: Final = 5
 # The login form may stand open over lunch; its token is worth nothing without a password.
@@ -78,7 +80,7 @@ def own() -> ConsoleSession:
 @dataclass(frozen=True)
 class Visit:
     """A session row beside its person, as the database's clock sees it. `fault`: why it opens nothing, "" when it does;
-    `rested`: it was not counted as activity for some seconds."""
+    `rested`: it was not counted as activity for some seconds; `waits_for`: factor or enrolment, and nothing else is open."""
 
     staff_id: UUID
     content: dict[str, Any]
@@ -91,6 +93,7 @@ class Visit:
     name: str
     theme: str | None
     shortcuts: bool
+    waits_for: str
 
 
 class Person(UserMixin):
@@ -146,7 +149,14 @@ def visit_later(db: Connection, digest: bytes, user_agent: str) -> Later:
     """The row of `as_visit` for a shown session id; one that opens something also pins its person, who sees their own
     memberships for the rest of the transaction."""
     return run_later(
-        db, _VISIT, h=digest, agent=_agent(user_agent), idle=IDLE_MINUTES, most=ABSOLUTE_HOURS, s=TOUCH_SECONDS
+        db,
+        _VISIT,
+        h=digest,
+        agent=_agent(user_agent),
+        idle=IDLE_MINUTES,
+        most=ABSOLUTE_HOURS,
+        half=HALF_MINUTES,
+        s=TOUCH_SECONDS,
     )
 
 
@@ -157,7 +167,7 @@ def as_visit(row: RowMapping | None) -> Visit | None:
     theme = None if row["theme"] == "system" else row["theme"]
     return Visit(
         row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["rested"], row["address"], row["email"],
-        row["name"], theme, row["shortcuts"],
+        row["name"], theme, row["shortcuts"], row["waits_for"] or "",
     )  # fmt: skip
 
 
@@ -167,9 +177,11 @@ _VISIT: Final = """
             least(s.seen_at + make_interval(mins => :idle), s.created_at + make_interval(hours => :most)) AS ends_at,
             CASE WHEN s.ended_at IS NOT NULL THEN 'ended' WHEN p.disabled_at IS NOT NULL THEN 'disabled'
                 WHEN s.user_agent_hash <> :agent THEN 'agent'
+                WHEN s.waits_for IS NOT NULL AND s.created_at + make_interval(mins => :half) <= now() THEN 'slow'
                 WHEN s.created_at + make_interval(hours => :most) <= now() THEN 'over'
                 WHEN s.seen_at + make_interval(mins => :idle) <= now() THEN 'idle' ELSE '' END AS fault,
-            s.seen_at < now() - make_interval(secs => :s) AS rested, s.address, p.email, p.name, p.theme, p.shortcuts
+            s.seen_at < now() - make_interval(secs => :s) AS rested, s.address, p.email, p.name, p.theme, p.shortcuts,
+            s.waits_for
         FROM sessions s JOIN staff p ON p.staff_id = s.staff_id WHERE s.session_hash = :h)
     SELECT shown.*, CASE WHEN fault = '' THEN set_config('onceback.staff', staff_id::text, true) END AS pinned FROM shown
 """
@@ -190,17 +202,32 @@ def begin(db: Connection, staff_id: UUID, user_agent: str, address: str) -> str:
 
     The content takes over the note a person had typed when an earlier session ran out.
     """
-    session_id = secrets.token_urlsafe(32)
-    content: dict[str, Any] = {"csrf_token": secrets.token_hex(20), "device": device_text(user_agent)}
     kept = first(db, _KEPT, s=staff_id)
-    if kept:
-        content["kept"] = kept["kept"]
     run(db, _END_EXPIRED, s=staff_id, idle=IDLE_MINUTES, most=ABSOLUTE_HOURS)
+    return _insert(db, staff_id, user_agent, address, {"kept": kept["kept"]} if kept else {}, None)
+
+
+def begin_half(
+    db: Connection, staff_id: UUID, user_agent: str, address: str, waits_for: str, content: dict[str, Any]
+) -> str:
+    """A session that opens nothing but the page of a second `factor`, or of its `enrolment`; returns its id, for the cookie.
+
+    It ends no whole session: whoever has only the password signs nobody out.
+    """
+    return _insert(db, staff_id, user_agent, address, content, waits_for)
+
+
+def _insert(
+    db: Connection, staff_id: UUID, user_agent: str, address: str, more: dict[str, Any], waits_for: str | None
+) -> str:
+    session_id = secrets.token_urlsafe(32)
+    content = {"csrf_token": secrets.token_hex(20), "device": device_text(user_agent), **more}
     run(
-        db, "INSERT INTO sessions (session_hash, staff_id, user_agent_hash, address, content) VALUES (:h, :s, :a, :n, :c)",
-        h=digest_of(session_id), s=staff_id, a=_agent(user_agent), n=address[:64], c=Jsonb(content),
+        db, "INSERT INTO sessions (session_hash, staff_id, user_agent_hash, address, content, waits_for)"
+        " VALUES (:h, :s, :a, :n, :c, :w)",
+        h=digest_of(session_id), s=staff_id, a=_agent(user_agent), n=address[:64], c=Jsonb(content), w=waits_for,
     )  # fmt: skip
-    run(db, _END_OLDEST, s=staff_id, most=MOST_OF_A_PERSON)
+    run(db, _END_OLDEST, s=staff_id, most=MOST_OF_A_PERSON, half=waits_for is not None)
     return session_id
 
 
@@ -215,7 +242,7 @@ _END_EXPIRED: Final = """
 """
 _END_OLDEST: Final = """
     UPDATE sessions SET ended_at = now(), content = '{}' WHERE session_hash IN (
-        SELECT session_hash FROM sessions WHERE staff_id = :s AND ended_at IS NULL
+        SELECT session_hash FROM sessions WHERE staff_id = :s AND ended_at IS NULL AND (waits_for IS NOT NULL) = :half
         ORDER BY created_at DESC, session_hash OFFSET :most)
 """
 
@@ -262,7 +289,7 @@ def open_sessions(db: Connection, staff_id: UUID) -> list[RowMapping]:
 _OPEN: Final = """
     SELECT session_hash, created_at, seen_at, address, content->>'device' AS device,
         least(seen_at + make_interval(mins => :idle), created_at + make_interval(hours => :most)) AS ends_at
-    FROM sessions WHERE staff_id = :s AND ended_at IS NULL
+    FROM sessions WHERE staff_id = :s AND ended_at IS NULL AND waits_for IS NULL
         AND seen_at + make_interval(mins => :idle) > now() AND created_at + make_interval(hours => :most) > now()
     ORDER BY created_at DESC
 """

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from webauthn.helpers import bytes_to_base64url
 
 from console import passwords, throttle
+from console.devices import known_device
 from console.installation import installed
 from console.log import log
 from console.sessions import own
@@ -46,10 +47,10 @@ def key_of_seeds() -> bytes:
     return bytes.fromhex(str(current_app.config["FACTOR_KEY"]))
 
 
-def show_code(code: str) -> str:
-    """Takes a code of the person's app; returns what is wrong with it, or ""."""
+def show_code(code: str, *, door: bool = False) -> str:
+    """Takes a code of the person's app; returns what is wrong with it, or "". `door`: at sign-in, see `_take`."""
     with transaction(installed().engine) as db:
-        tried = _take(db)
+        tried = _take(db, door=door)
         if tried.verdict != "go":
             return WAIT
         right = factors.show_code(db, me(), here(), key_of_seeds(), code)
@@ -75,6 +76,19 @@ def show_password(password: str, recovery: str = "") -> str:
         if right:
             throttle.forgive(db, tried)
     _said("recovery" if recovery else "password", right=right)
+    return "" if right else _NOT_RIGHT
+
+
+def show_recovery(code: str) -> str:
+    """Takes a recovery code at the door, where the password was given before; returns what is wrong with it, or ""."""
+    with transaction(installed().engine) as db:
+        tried = _take(db, door=True)
+        if tried.verdict != "go":
+            return WAIT
+        right = factors.show_recovery(db, me(), here(), code)
+        if right:
+            throttle.forgive(db, tried)
+    _said("recovery", right=right)
     return "" if right else _NOT_RIGHT
 
 
@@ -136,8 +150,11 @@ def fresh(db: Connection) -> dict[str, Any] | None:
     return {"kind": found["kind"], "until": until}
 
 
-def _take(db: Connection) -> throttle.Try:
-    return throttle.take_factor(db, current_app.config["THROTTLE_KEY"], str(me()))
+def _take(db: Connection, *, door: bool = False) -> throttle.Try:
+    """Counts a try. At the door each browser the person is known in counts by itself, and all others together: who has only the
+    password keeps nobody out of a browser they use, nor from approving."""
+    who = f"door {known_device(me()) or me()}" if door else str(me())
+    return throttle.take_factor(db, current_app.config["THROTTLE_KEY"], who)
 
 
 def _said(kind: str, *, right: bool) -> None:

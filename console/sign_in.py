@@ -1,6 +1,5 @@
 """Signing in and out. Unknown, locked, disabled and wrong are one answer: same words, status, headers and work (S3)."""
 
-import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -16,12 +15,12 @@ from flask import (
     request,
     url_for,
 )
-from itsdangerous import BadSignature, URLSafeTimedSerializer
 from wtforms import EmailField, HiddenField, PasswordField
 from wtforms.validators import InputRequired, Length
 
-from console import passwords, sessions, throttle
-from console.access import permission, public
+from console import entering, passwords, sessions, throttle
+from console.access import half, permission, public
+from console.devices import known_device
 from console.errors import error_page
 from console.forms import TypedForm, refuse_unknown
 from console.installation import installed
@@ -32,8 +31,6 @@ from ledger.database import first, run, transaction
 
 blueprint = Blueprint("sign_in", __name__)
 
-DEVICE_COOKIE: Final = "__Host-device"
-DEVICE_DAYS: Final = 90
 RETRY_SECONDS: Final = 60
 
 
@@ -78,25 +75,27 @@ def enter() -> Response:
             current_app.config["THROTTLE_KEY"],
             email=email,
             address=request.remote_addr or "",
-            device=_device(account),
+            device=known_device(account.staff_id) if account else None,
         )
     if tried.verdict == "flood":
         return _too_many(tried.verdict)
     try:
-        signed_in = _check(account, tried, form.password.data or "")
+        found = _check(account, tried, form.password.data or "", form.next.data)
     except passwords.Busy:
         return _too_many("busy")
-    if account is None or not signed_in:
+    if account is None or found is None:
         known = account.staff_id if account else ""
         log.warning("sign_in_refused", staff_id=known, reason=_reason(account, tried), address=request.remote_addr)
         return _door(form, status=422, refused=True)
-    log.info("signed_in", staff_id=account.staff_id, address=request.remote_addr)
-    response = make_response(redirect(form.next.data or url_for("home.index"), 303))
-    _remember_device(response, account.staff_id)
-    return response
+    stage, session_id = found
+    if stage:
+        log.info("password_right", staff_id=account.staff_id, address=request.remote_addr, state=stage)
+        return entering.to_step(stage, session_id)
+    return entering.entered(account.staff_id, session_id, form.next.data or url_for("home.index"))
 
 
 @blueprint.post("/sign-out")
+@half("", "factor", "enrolment")
 @permission("own_session")
 def sign_out() -> Response:
     leave_session()
@@ -128,27 +127,30 @@ def signed_out_response() -> Response:
     return response
 
 
-def _check(account: Account | None, tried: throttle.Try, password: str) -> bool:
-    """Compares, and on success begins the session. Always one comparison, outside of any transaction. Raises Busy."""
+def _check(account: Account | None, tried: throttle.Try, password: str, next_path: str) -> tuple[str, str] | None:
+    """Compares, and on success begins the session, or a half one (S6); returns what it waits for and its id.
+
+    Always one comparison, outside of any transaction. Raises Busy.
+    """
     may = account is not None and not account.disabled and tried.verdict == "go"
     right = passwords.matches(account.password_hash if account and may else None, password)
     if account is None or not right:
-        return False
+        return None
     fresh = passwords.hash_password(password) if passwords.outdated(account.password_hash) else account.password_hash
     with transaction(installed().engine) as db:
         # Whoever is disabled or gets another password while argon2 works stays outside.
-        if not run(db, _SIGNED_IN, fresh=fresh, s=account.staff_id, known=account.password_hash):
-            return False
+        if not run(db, _RIGHT, fresh=fresh, s=account.staff_id, known=account.password_hash):
+            return None
         throttle.forgive(db, tried)
-        session_id = sessions.begin(db, account.staff_id, request.user_agent.string, request.remote_addr or "")
-        sessions.end(db, own().digest or b"")
-    own().become(session_id)
-    return True
+        stage = entering.stage_of(db, account.staff_id)
+        if stage:
+            return stage, entering.wait_for(db, account.staff_id, stage, next_path)
+        return stage, entering.begin_whole(db, account.staff_id)
 
 
 _ACCOUNT: Final = "SELECT staff_id, password_hash, disabled_at IS NOT NULL AS disabled FROM staff WHERE email = :email"
-_SIGNED_IN: Final = """
-    UPDATE staff SET last_sign_in_at = now(), password_hash = :fresh
+_RIGHT: Final = """
+    UPDATE staff SET password_hash = :fresh
     WHERE staff_id = :s AND disabled_at IS NULL AND password_hash = :known
 """
 
@@ -168,45 +170,31 @@ def _too_many(reason: str) -> Response:
     return error_page(429, retry_after_seconds=RETRY_SECONDS)
 
 
+_NEWS: Final = {
+    "network": (
+        "Sign in again before you act on money.",
+        "Your network is another one than when you signed in. Nothing was done.",
+    ),
+    "factor": ("Your shop asks for a second factor.", "Sign in again: you add one then, which takes a minute."),
+    "over": ("You were signed out.", "A session lasts ten hours. Sign in again."),
+    "slow": ("That took too long.", "Begin again with your password."),
+}
+
+
 def _door(form: SignInForm, *, status: int = 200, refused: bool = False) -> Response:
     ended, signed_out = own().pop("ended", None), own().pop("signed_out", None)
+    fault = ended.get("fault", "") if ended else ""
     note = None
     if signed_out:
         note = {"tone": "ok", "strong": "You are signed out.", "text": ""}
-    elif ended and ended.get("network"):
+    elif fault in _NEWS:
         kept = f" {ended['kept']} is kept." if ended["kept"] else ""
-        note = {"tone": "info", "strong": "Sign in again before you act on money.",
-                "text": f"Your network is another one than when you signed in. Nothing was done.{kept}"}  # fmt: skip
-    elif ended and not ended["idle"]:
-        note = {"tone": "info", "strong": "You were signed out.", "text": "A session lasts ten hours. Sign in again."}
+        note = {"tone": "info", "strong": _NEWS[fault][0], "text": _NEWS[fault][1] + kept}
     view = {
         "form": form,
         "action_url": url_for("sign_in.enter"),
         "refused": refused,
         "note": note,
-        "ended": {"minutes": sessions.IDLE_MINUTES, "kept": ended["kept"]} if ended and ended["idle"] else None,
+        "ended": {"minutes": sessions.IDLE_MINUTES, "kept": ended["kept"]} if fault == "idle" else None,
     }
     return make_response(render_template("signin.html", **view), status)
-
-
-def _device_signer() -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(current_app.config["DEVICE_KEY"], salt="device")
-
-
-def _device(account: Account | None) -> str | None:
-    """The id of this browser when this very person has signed in from it in the last 90 days."""
-    shown = request.cookies.getlist(DEVICE_COOKIE)
-    if account is None or len(shown) != 1:
-        return None
-    try:
-        staff, device = _device_signer().loads(shown[0], max_age=DEVICE_DAYS * 86400)
-    except (BadSignature, ValueError, TypeError):
-        return None
-    return f"{staff}:{device}" if staff == str(account.staff_id) else None
-
-
-def _remember_device(response: Response, staff_id: UUID) -> None:
-    text = _device_signer().dumps([str(staff_id), secrets.token_urlsafe(16)])
-    response.set_cookie(
-        DEVICE_COOKIE, str(text), max_age=DEVICE_DAYS * 86400, secure=True, httponly=True, samesite="Lax", path="/"
-    )

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import Connection, RowMapping
 
-from ledger.database import first, rows, run, scalar
+from ledger.database import first, run, scalar
 from ledger.errors import LedgerError, WrongState
 from ledger.ids import uuid7
 
@@ -56,14 +56,18 @@ def find_app(db: Connection, staff_id: UUID) -> App | None:
     return App(**row, signs_from=row["confirmed_at"] + SIGNS_AFTER) if row else None
 
 
-def begin_app(db: Connection, staff_id: UUID, key: bytes) -> None:
-    """A new seed, waiting for its first code; one that waited before is forgotten. Raises WrongState with an app in use.
+def begin_app(db: Connection, staff_id: UUID, key: bytes, *, replacing: bool = False) -> None:
+    """A new seed, waiting for its first code; one that waited before is forgotten. Raises WrongState with an app in use, which a
+    new one may only be `replacing` for whoever lost it.
 
     `key` is 32 bytes that are not in the database: the seed is sealed with it for this person and nobody else.
     """
-    if find_app(db, staff_id) is not None:
+    if not replacing and find_app(db, staff_id) is not None:
         raise WrongState("You have an authenticator app. Remove it first.")
-    run(db, "UPDATE totp_factors SET ended_at = now() WHERE staff_id = :s AND ended_at IS NULL", s=staff_id)
+    run(
+        db, "UPDATE totp_factors SET ended_at = now() WHERE staff_id = :s AND ended_at IS NULL AND confirmed_at IS NULL",
+        s=staff_id,
+    )  # fmt: skip
     nonce = secrets.token_bytes(12)
     sealed = nonce + AESGCM(key).encrypt(nonce, secrets.token_bytes(SEED_BYTES), staff_id.bytes)
     run(
@@ -89,12 +93,18 @@ def waiting_secret(db: Connection, staff_id: UUID, key: bytes) -> str | None:
     return _opened(row, staff_id, key) if row else None
 
 
-def confirm_app(db: Connection, staff_id: UUID, key: bytes, code: str) -> bool:
-    """Takes a new app into use with its first code; False when the code is not its own or nothing waits."""
+def confirm_app(db: Connection, staff_id: UUID, key: bytes, code: str, *, replacing: bool = False) -> bool:
+    """Takes a new app into use with its first code, and with `replacing` ends the one before; False when the code is not its own
+    or nothing waits."""
     row = first(db, _WAITING, s=staff_id, m=PENDING_MINUTES)
     step = _step_of(_opened(row, staff_id, key), row["at"], code) if row else None
     if row is None or step is None:
         return False
+    if replacing:
+        run(
+            db, "UPDATE totp_factors SET ended_at = now() WHERE staff_id = :s AND ended_at IS NULL AND confirmed_at IS NOT NULL",
+            s=staff_id,
+        )  # fmt: skip
     return run(
         db, "UPDATE totp_factors SET confirmed_at = now(), last_step = :step, last_used_at = now() WHERE factor_id = :f"
         " AND confirmed_at IS NULL AND ended_at IS NULL", f=row["factor_id"], step=step,
@@ -213,9 +223,25 @@ def spend(
         raise NotShown
 
 
+_NEEDED: Final = """
+    SELECT coalesce(bool_or(asks_for_factor(t.second_factor, m.role)), false)
+    FROM memberships m JOIN merchants t ON t.id = m.merchant_id WHERE m.staff_id = :s AND m.ended_at IS NULL
+"""
+
+
 def has_factor(db: Connection, staff_id: UUID) -> bool:
     """Whether a person has anything beside the password in use."""
-    return bool(rows(
-        db, "SELECT 1 FROM totp_factors WHERE staff_id = :s AND confirmed_at IS NOT NULL AND ended_at IS NULL"
-        " UNION ALL SELECT 1 FROM passkeys WHERE staff_id = :s AND ended_at IS NULL", s=staff_id,
-    ))  # fmt: skip
+    return bool(scalar(db, "SELECT has_factor(:s)", s=staff_id))
+
+
+def recovered_lately(db: Connection, staff_id: UUID) -> bool:
+    """Whether a person used a recovery code within a day: they approve nothing meanwhile, by whatever session (S8)."""
+    return bool(scalar(db, "SELECT recovered_lately(:s)", s=staff_id))
+
+
+def needs_factor(db: Connection, staff_id: UUID) -> bool:
+    """Whether any merchant of the person asks their role for a second factor; reads only memberships that are theirs."""
+    db.exec_driver_sql("SELECT set_config('onceback.staff', %s, true)", (str(staff_id),))
+    found = scalar(db, _NEEDED, s=staff_id)
+    db.exec_driver_sql("SELECT set_config('onceback.staff', '', true)")
+    return bool(found)

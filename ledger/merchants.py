@@ -17,8 +17,11 @@ from ledger.ids import uuid7
 
 # First parts of addresses that are not a merchant's.
 RESERVED_SLUGS = frozenset(
-    {"api", "hooks", "static", "sign-in", "sign-out", "csp-report", "kept-note", "health", "metrics"}
+    {"api", "hooks", "static", "invitations", "sign-in", "sign-out", "csp-report", "kept-note", "health", "metrics"}
 )
+
+# Of whom a second factor is asked at sign-in: whoever added one by themselves, everybody but readers, everybody.
+FACTOR_RULES = ("own", "money", "all")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class NewMerchant:
 
     `charge_type`: own account, or on a platform direct (with `account_ref`, the connected account), destination or separate.
     `expected_account` is the account that the key itself opens; the first call of a worker proves it. A live merchant without
-    a connected account has to name it.
+    a connected account has to name it. `second_factor`: of whom one is asked at sign-in, see FACTOR_RULES.
     """
 
     slug: str
@@ -40,6 +43,7 @@ class NewMerchant:
     caps: dict[str, int] = field(default_factory=dict)
     charge_type: str = "own"
     expected_account: str = ""
+    second_factor: str = "own"
 
 
 def add_merchant(db: Connection, new: NewMerchant) -> UUID:
@@ -62,8 +66,9 @@ def add_merchant(db: Connection, new: NewMerchant) -> UUID:
         raise BadInput("livemode", "every merchant of a deployment is live, or every one is a test")
     merchant_id = uuid7()
     run(
-        db, "INSERT INTO merchants (id, slug, name, zone, region) VALUES (:m, :slug, :name, :zone, :region)",
+        db, "INSERT INTO merchants (id, slug, name, zone, region, second_factor) VALUES (:m, :slug, :name, :zone, :region, :f)",
         m=merchant_id, slug=new.slug, name=new.name, zone=new.zone, region=new.region,
+        f=new.second_factor,
     )  # fmt: skip
     pin_tenant(db, merchant_id)
     run(db, "INSERT INTO merchant_brakes (merchant_id) VALUES (:m)", m=merchant_id)

@@ -40,6 +40,12 @@ class TooWeak(LedgerError):
     code = "too-weak"
 
 
+class RecoveredLately(TooWeak):
+    """You came in with a recovery code less than a day ago, so you approve nothing yet. Hand it to somebody else."""
+
+    code = "recovered-lately"
+
+
 def reaches(strength: str, needed: str) -> bool:
     """Whether an approval of this strength is enough; what a policy approves is as weak as a session."""
     return needed not in STRENGTHS or STRENGTHS.index(needed) <= (
@@ -145,9 +151,11 @@ def show(
 ) -> Shown:  # fmt: skip
     """What the person shows for this seat of this intent, which is locked and whose fingerprint is `print_`.
 
-    Raises TooWeak when it is less than `needed`, ProofRefused when a signature is not over exactly this, CounterWentBack.
-    Locks the passkey.
+    Raises TooWeak when it is less than `needed`, RecoveredLately (S8), ProofRefused when a signature is not over exactly this,
+    CounterWentBack. Locks the passkey.
     """
+    if factors.recovered_lately(db, staff_id):
+        raise RecoveredLately(needed=needed)
     if proof is not None and proof.signed is not None and proof.challenge is not None:
         return _signed(db, intent, staff_id, seat, print_, proof, sealer)
     if needed == "session":

@@ -82,6 +82,7 @@ factor_acts = Table(
     ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
     ForeignKeyConstraint(["session_hash"], ["sessions.session_hash"]),
     Index("factor_acts_unspent", "session_hash", postgresql_where=text("spent_at IS NULL")),
+    Index("factor_acts_recovered", "staff_id", "shown_at", postgresql_where=text("kind = 'recovery'")),
 )
 
 key_ceremonies = Table(

@@ -37,6 +37,7 @@ merchants = Table(
     Column("zone", Text, nullable=False),
     Column("region", Text, nullable=False, server_default=""),
     Column("created_at", MOMENT, nullable=False, server_default=NOW),
+    Column("second_factor", Text, nullable=False, server_default="own"),
     UniqueConstraint("slug"),
 )
 
@@ -109,6 +110,7 @@ sessions = Table(
     Column("address", Text, nullable=False),
     Column("content", JSONB, nullable=False, server_default="{}"),
     Column("ended_at", MOMENT),
+    Column("waits_for", Text),
     ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
     Index("sessions_of_staff", "staff_id", postgresql_where=text("ended_at IS NULL")),
 )

@@ -8,7 +8,8 @@ DROP FUNCTION approve_proposals_only(), approve_verified_only();
 -- P6. An approval answers a proposal: it is never added to an intent that has moved on. Its payment is as it was read last since the
 -- books were restored. It is as strong as its amount alone takes by the routes of today, and shows what it says it was made with;
 -- what takes more because of other refunds of the order or customer is refused by the program (S22). Where two records of the case
--- contradict one another, the person who approves says how that was settled; what a policy approves never has such a conflict.
+-- contradict one another, the person who approves says how that was settled; what a policy approves never has such a conflict. Who
+-- came in with a recovery code approves nothing for a day (S8).
 CREATE FUNCTION approve_what_stands() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     it record;
@@ -17,7 +18,8 @@ BEGIN
         strength_for(coalesce(today.document, own.document)->'routes', o.currency, i.order_minor, i.route = 'two_managers') AS strength,
         CASE WHEN NEW.staff_id IS NOT NULL AND btrim(NEW.note) = '' THEN
             e.record->'rules' @> ANY (ARRAY['[{"id": "evidence.conflict", "status": "needs_review"}]',
-                '[{"id": "reason.supported", "status": "needs_review"}]']::jsonb[]) END AS unsettled
+                '[{"id": "reason.supported", "status": "needs_review"}]']::jsonb[]) END AS unsettled,
+        recovered_lately(NEW.staff_id) AS recovered
     INTO it FROM intents i
     JOIN captures c ON c.merchant_id = i.merchant_id AND c.capture_id = i.capture_id
     JOIN orders o ON o.merchant_id = i.merchant_id AND o.order_id = i.order_id
@@ -35,6 +37,10 @@ BEGIN
     IF it.unsettled THEN
         RAISE EXCEPTION 'a conflict is settled with a reason' USING ERRCODE = 'check_violation',
             CONSTRAINT = 'conflict_settled_with_a_reason';
+    END IF;
+    IF it.recovered THEN
+        RAISE EXCEPTION 'who lost their factors approves nothing for a day' USING ERRCODE = 'check_violation',
+            CONSTRAINT = 'recovered_lately';
     END IF;
     IF it.strength = 'passkey' AND NEW.strength <> 'passkey' OR it.strength = 'factor' AND NEW.strength NOT IN ('factor', 'passkey') THEN
         RAISE EXCEPTION 'this amount takes a stronger approval' USING ERRCODE = 'check_violation', CONSTRAINT = 'as_strong_as_needed';

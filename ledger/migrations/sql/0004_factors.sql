@@ -171,7 +171,14 @@ CREATE FUNCTION strength_for(routes jsonb, currency text, minor bigint, two bool
 ALTER TABLE approvals DROP CONSTRAINT approvals_strength_check;
 ALTER TABLE approvals ADD CONSTRAINT approvals_strength_check CHECK (strength IN ('session', 'factor', 'passkey', 'policy'));
 
+-- Whether a person used a recovery code within a day (S8).
+CREATE FUNCTION recovered_lately(who uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM factor_acts WHERE staff_id = who AND kind = 'recovery' AND shown_at > now() - interval '24 hours')
+$$;
+CREATE INDEX factor_acts_recovered ON factor_acts (staff_id, shown_at) WHERE kind = 'recovery';
+
 GRANT EXECUTE ON FUNCTION strength_for(jsonb, text, bigint, boolean) TO onceback_console, onceback_worker;
+GRANT EXECUTE ON FUNCTION recovered_lately(uuid) TO onceback_console;
 GRANT SELECT, INSERT ON totp_factors, passkeys, recovery_codes, factor_acts, key_ceremonies, approval_challenges,
     approval_assertions, factor_resets TO onceback_console;
 GRANT UPDATE (confirmed_at, last_step, last_used_at, ended_at) ON totp_factors TO onceback_console;

@@ -1,4 +1,5 @@
-"""What people prove themselves with, how strong an approval is, what leaves as a file or was refused, who works on what."""
+"""What people prove themselves with, how strong an approval is, what leaves as a file or was refused, who works on what,
+and how people come in."""
 
 from alembic import op
 
@@ -17,6 +18,7 @@ STEPS = (
     "0004_teamwork",
     "0004_receipts",
     "0004_erasure",
+    "0004_people",
     "0002_access",
 )
 
