@@ -52,6 +52,13 @@ class Settings(BaseSettings):
     # Where figures are served to Prometheus, by workers and by the web's first process; 0 serves none.
     metrics_address: str = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65535)
+    # Mail is off while MAIL_FROM is empty; web has to know that it is on, and only workers send.
+    mail_from: str = Field(default="", max_length=200)
+    smtp_host: str = ""
+    smtp_port: int = Field(default=587, ge=1, le=65535)
+    smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    smtp_user: str = ""
+    smtp_password: SecretStr | None = None
     trusted_hops: int = Field(default=0, ge=0, le=5)
     web_pool_size: int = Field(default=8, ge=1, le=64)
     worker_pool_size: int = Field(default=20, ge=2, le=64)
@@ -67,6 +74,7 @@ class Settings(BaseSettings):
             "AUTOMATIC_SEAL_KEY",
             "PROVIDER_KEYS",
             "WEBHOOK_SECRETS",
+            "SMTP_PASSWORD",
         ):
             path = os.environ.get(f"{name}_FILE")
             if path and name.lower() not in values:
@@ -81,6 +89,8 @@ class Settings(BaseSettings):
                 raise ValueError("PUBLIC_ORIGIN must be https in production")
             if not self.provider_base_url.startswith("https://"):
                 raise ValueError("PROVIDER_BASE_URL must be https in production")
+            if self.smtp_security == "none" and self.smtp_host not in ("", "localhost", "127.0.0.1", "::1"):
+                raise ValueError("SMTP_SECURITY is none for a server that is not on this machine: take starttls or tls")
         live = [name for name, key in self.provider_keys.items() if "_live_" in key.get_secret_value()]
         if live and self.environment != "production":
             raise ValueError("a live provider key outside production: use a test key")

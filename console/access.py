@@ -76,8 +76,10 @@ PERMISSIONS: Final[dict[str, frozenset[str]]] = {
     "see_trail": frozenset({"manager", "finance"}),
     "export": frozenset({"finance"}),
     "see_metrics": frozenset({"manager", "finance"}),
-    "see_people": frozenset({"admin"}),
-    "switch_people": frozenset({"admin"}),
+    # A manager sees everybody, and switches off or signs out the desk only.
+    "see_people": frozenset({"admin", "manager"}),
+    "switch_people": frozenset({"admin", "manager"}),
+    "keep_people": frozenset({"admin"}),
     "reset_factors": frozenset({"admin"}),
     "erase_customer": frozenset({"admin"}),
     "own_session": _EVERYONE,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from wtforms import DateField, SelectField, SelectMultipleField, StringField
 from wtforms.validators import AnyOf, Length, Optional
 
-from console import team, words
+from console import notices, team, words
 from console.access import current, permission, writing
 from console.filters import instant
 from console.forms import ConsoleForm
@@ -60,7 +60,11 @@ def _act(db: Connection, form: BulkForm, cases: list[UUID]) -> tuple[teamwork.Do
     match _meant(form):
         case "assign":
             to = str(form.to.data or "")
-            return teamwork.assign(db, m, cases, me, _person(to)), "assigned" if to != NOBODY else "nobody's now"
+            person = _person(to)
+            done = teamwork.assign(db, m, cases, me, person)
+            if person is not None:
+                notices.about_cases(db, person, "assigned", numbers=done.changed)
+            return done, "assigned" if to != NOBODY else "nobody's now"
         case "snooze":
             if not isinstance(form.until.data, date):
                 raise BadInput("until", "choose a day")

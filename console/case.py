@@ -11,7 +11,7 @@ from wtforms import RadioField, TextAreaField
 from wtforms.validators import DataRequired, InputRequired, Length
 
 from console import case_cards as cards
-from console import kind_cards, team, words
+from console import kind_cards, notices, team, words
 from console.access import current, permission, polling, reading, writing
 from console.case_cards import CaseRows
 from console.case_named import case_named
@@ -26,6 +26,7 @@ from console.timeline import timeline
 from ledger import caps, cases
 from ledger.assessment import EXCHANGED, work_out_again
 from ledger.closing import close_rest
+from ledger.database import scalar
 from ledger.duplicate_record import KIND as DUPLICATE_CHARGE
 from ledger.errors import BadInput, NotFound
 from ledger.fingerprint import evidence_digest
@@ -115,12 +116,18 @@ def note(case_id: UUID) -> Response:
     try:
         with writing() as db:
             note_id = uuid5(operation_id(str(form.operation.data)), text)
+            again = scalar(db, _NOTED, m=current.merchant_id, n=note_id)
             spoken = add_note(db, current.merchant_id, case_id, current.staff_id, note_id, text)
+            for one in [] if again else spoken.people:
+                notices.about_cases(db, one.staff_id, "mentioned", ids=[case_id])
     except BadInput as refused:
         form.note.errors = [words.sentence(refused.sentence.partition(": ")[2])]
         return _note_again(case_id, form)
     say("ok", "Note added.", team.told(spoken))
     return see_other("case.show", case_id=case_id)
+
+
+_NOTED: Final = "SELECT 1 FROM notes WHERE merchant_id = :m AND note_id = :n"
 
 
 def _note_again(case_id: UUID, form: NoteForm) -> Response:

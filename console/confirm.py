@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from wtforms import HiddenField, StringField, TextAreaField
 from wtforms.validators import Length, Regexp
 
-from console import proving, team, words
+from console import notices, proving, team, words
 from console.access import current, permission, reading, writing
 from console.confirm_refusals import (
     refusal_of_change,
@@ -115,6 +115,8 @@ def approve_refund(intent_id: UUID) -> Response:
                 last=True,
                 proof=proof,
             )
+            if proof.signed is not None:
+                notices.approved_by_key(db, intent_id)
     except AlreadyDecided:
         return see_other("decision.show", intent_id=intent_id, already=1)
     except BadInput as refused:

@@ -7,7 +7,7 @@ added ends the half session and every other of the person, and begins a whole on
 from flask import Blueprint, Response, make_response, redirect, render_template, url_for
 from sqlalchemy import Connection
 
-from console import entering, passkeys, sessions
+from console import entering, notices, passkeys, sessions
 from console.access import half, permission
 from console.factors import WRONG_CODE, CodeForm, app_shown, first_error
 from console.forms import ConsoleForm, new_operation
@@ -61,7 +61,7 @@ def confirm_app() -> Response:
         return _app_page(error)
     with transaction(installed().engine) as db:
         right = factors.confirm_app(db, me(), key_of_seeds(), str(form.code.data), replacing=_recovered())
-        let_in = _let_in(db) if right else None
+        let_in = _let_in(db, "An authenticator app") if right else None
     return _added("totp", *let_in) if let_in else _app_page(WRONG_CODE)
 
 
@@ -91,7 +91,7 @@ def add_key() -> Response:
                 db, me(), str(form.name.data or ""), str(form.answer.data), nonce_of(str(form.nonce.data)), party(),
                 installed().sealer,
             )  # fmt: skip
-            session_id, codes = _let_in(db)
+            session_id, codes = _let_in(db, "A passkey")
     except (ProofRefused, BadInput, WrongState) as refused:
         log.warning("factor_refused", staff_id=me(), kind="passkey", reason=refused.code)
         return _page(refused.sentence.removeprefix("name: "))
@@ -102,9 +102,10 @@ def _recovered() -> bool:
     return bool(own().get(entering.RECOVERED))
 
 
-def _let_in(db: Connection) -> tuple[str, list[str]]:
+def _let_in(db: Connection, what: str) -> tuple[str, list[str]]:
     """The whole session, the only one the person has now, and ten recovery codes where none is left."""
     session_id = entering.begin_whole(db, me())
+    notices.factor_changed(db, me(), f"{what} was added{', with a recovery code' if _recovered() else ''}.")
     sessions.end_others(db, me(), sessions.digest_of(session_id))
     return session_id, [] if factors.codes_left(db, me()) else factors.new_codes(db, me())
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from flask import Response, make_response, redirect, request, url_for
 from sqlalchemy import Connection
 
-from console import sessions
-from console.devices import remember_device
+from console import notices, sessions
+from console.devices import known_device, remember_device
 from console.log import log
 from console.routes import known_path
 from console.sessions import own
@@ -49,6 +49,8 @@ def begin_whole(db: Connection, staff_id: UUID) -> str:
     """
     if not run(db, "UPDATE staff SET last_sign_in_at = now() WHERE staff_id = :s AND disabled_at IS NULL", s=staff_id):
         raise NotAllowed("This account cannot sign in now.")
+    if known_device(staff_id) is None:
+        notices.new_browser(db, staff_id, sessions.device_text(request.user_agent.string))
     session_id = sessions.begin(db, staff_id, request.user_agent.string, request.remote_addr or "")
     for digest in {own().digest or b"", bytes.fromhex(str(own().get(_BEFORE) or ""))}:
         sessions.end(db, digest)

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, g, url_for
 from wtforms import PasswordField, StringField
 from wtforms.validators import InputRequired, Length
 
-from console import passwords, sessions, showing
+from console import notices, passwords, sessions, showing
 from console.access import permission, reading, writing
 from console.errors import error_page
 from console.forms import ConsoleForm, new_operation
@@ -126,6 +126,7 @@ def confirm_app() -> Response:
                 error = WRONG_CODE
             else:
                 sessions.end_others(db, me(), here())
+                notices.factor_changed(db, me(), "An authenticator app was added.")
                 codes = factors.new_codes(db, me()) if not factors.codes_left(db, me()) else []
     if error:
         return _new_app_page(error)
@@ -145,6 +146,7 @@ def remove_app() -> Response:
         factors.spend(db, me(), here())
         factors.end_app(db, me())
         sessions.end_others(db, me(), here())
+        notices.factor_changed(db, me(), "Your authenticator app was removed.")
     log.warning("factor_removed", staff_id=me(), kind="totp")
     say("ok", "Your authenticator app is removed.", "Its codes open nothing any more.")
     return see_other("factors.index")
@@ -158,6 +160,7 @@ def new_codes() -> Response:
     with transaction(installed().engine) as db:
         factors.spend(db, me(), here())
         codes = factors.new_codes(db, me())
+        notices.factor_changed(db, me(), "Ten new recovery codes were made; those before are over.")
     log.warning("recovery_codes_made", staff_id=me())
     return _codes_page(codes)
 

@@ -1,4 +1,4 @@
-"""The filters of the templates: amounts, times in the merchant's zone, and foreign text with nothing hidden in it."""
+"""The filters of the templates: amounts, times in the zone of whoever reads, and foreign text with nothing hidden in it."""
 
 import unicodedata
 from datetime import UTC, date, datetime
@@ -34,11 +34,11 @@ def money(amount_minor: int, currency: str) -> str:
 
 
 def instant(at: datetime | date, style: str = "") -> str:
-    """A moment in the merchant's zone. "" and "second": the time today, with the day before it on other days; "time";
+    """A moment in `shown_zone`. "" and "second": the time today, with the day before it on other days; "time";
     "day": 24 Nov; "date": Sunday 29 November 2026. A date is taken as it is."""
     if not isinstance(at, datetime):
         return _day(at) if style == "day" else f"{at:%A} {at.day} {at:%B %Y}"
-    local, today = at.astimezone(_zone()), now().astimezone(_zone()).date()
+    local, today = at.astimezone(shown_zone()), now().astimezone(shown_zone()).date()
     if style == "day":
         return _day(local) if local.year == today.year else f"{_day(local)} {local.year}"
     if style == "date":
@@ -119,6 +119,9 @@ def _day(at: date) -> str:
     return f"{at.day} {at:%b}"
 
 
-def _zone() -> ZoneInfo:
-    member = g.get("member")
+def shown_zone() -> ZoneInfo:
+    """The zone that times are shown in: the person's own, or else the merchant's."""
+    person, member = g.get("person"), g.get("member")
+    if person and person.zone:
+        return ZoneInfo(person.zone)
     return member.time_zone if member else ZoneInfo("UTC")

@@ -12,7 +12,7 @@ from webauthn.helpers.structs import (
 from wtforms import HiddenField, StringField
 from wtforms.validators import Length
 
-from console import sessions, showing, words
+from console import notices, sessions, showing, words
 from console.access import current, permission, writing
 from console.forms import ConsoleForm
 from console.fragments import say, see_other
@@ -133,6 +133,7 @@ def add() -> Response:
                 installed().sealer,
             )  # fmt: skip
             sessions.end_others(db, me(), here())
+            notices.factor_changed(db, me(), "A passkey was added.")
     except (ProofRefused, BadInput, WrongState, factors.NotShown) as refused:
         log.warning("factor_refused", staff_id=me(), kind="passkey", reason=refused.code)
         say("no", "No passkey was added.", refused.sentence.removeprefix("name: "))
@@ -155,6 +156,7 @@ def remove(mark: str) -> Response:
         name = end_key(db, me(), found.credential_id, "removed")
         sessions.end_others(db, me(), here())
         held = revoke_proofs(db, me(), current.actor, credential_id=found.credential_id)
+        notices.factor_changed(db, me(), "A passkey was removed.")
     log.warning("factor_removed", staff_id=me(), kind="passkey", count=held)
     more = f" {words.counted(held, 'refund', 'refunds')} it had approved and not sent yet: held." if held else ""
     say("ok", f"{name} is removed.", f"It signs nothing any more.{more}")

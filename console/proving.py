@@ -9,7 +9,7 @@ from uuid import UUID
 from flask import Response, g, url_for
 from sqlalchemy import Connection
 
-from console import showing
+from console import notices, showing
 from console.access import current, writing
 from console.installation import installed
 from console.log import log
@@ -110,4 +110,7 @@ def suspend(refused: CounterWentBack) -> None:
             pin_tenant(db, merchant_id)
             raise_alarm(db, merchant_id, "passkey_counter", None, text)
         held = revoke_proofs(db, me(), "system", credential_id=credential_id)
+        notices.factor_changed(
+            db, me(), "A passkey was switched off: its counter went back, there may be a copy of it."
+        )
     log.warning("passkey_counter", staff_id=me(), count=held)

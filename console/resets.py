@@ -9,8 +9,9 @@ from sqlalchemy import Connection, RowMapping
 from wtforms import DateTimeLocalField, TextAreaField
 from wtforms.validators import InputRequired, Length
 
-from console import sessions, words
+from console import notices, sessions, words
 from console.access import ROLE_TEXTS, current, permission, reading, writing
+from console.filters import shown_zone
 from console.forms import ConsoleForm, new_operation
 from console.fragments import page, say, see_other
 from console.log import log
@@ -22,7 +23,7 @@ blueprint = Blueprint("resets", __name__, url_prefix="/<merchant_slug>/people/fa
 
 
 class AskForm(ConsoleForm):
-    """What was lost, since when. The time is the merchant's."""
+    """What was lost, since when. The time is in the zone that the person sees times in."""
 
     reason = TextAreaField(
         "What was lost, and how you know who asks",
@@ -55,7 +56,7 @@ def asked(staff_id: UUID) -> Response:
     """Asks for the reset; a second press changes nothing."""
     form = AskForm()
     if form.validate() and form.lost_since.data is not None:
-        since = form.lost_since.data.replace(tzinfo=current.time_zone).astimezone(UTC)
+        since = form.lost_since.data.replace(tzinfo=shown_zone()).astimezone(UTC)
         try:
             with writing() as db:
                 ask_reset(
@@ -99,6 +100,9 @@ def _answered(reset_id: UUID, *, granted: bool) -> Response:
             done = answer_reset(db, current.merchant_id, reset_id, current.staff_id, granted=granted)
             if done is not None and granted:
                 sessions.end_of_person(db, done[0])
+                notices.factor_changed(
+                    db, done[0], "Two admins reset what you sign in with. Your password is as it was."
+                )
     except SamePerson as refused:
         say("no", "Nothing was reset.", refused.sentence)
         return see_other("resets.index")
@@ -126,7 +130,7 @@ def _ask_page(db: Connection, staff_id: UUID, form: AskForm, *, status: int = 20
     if row is None or staff_id == current.staff_id:
         raise NotFound
     if form.lost_since.data is None and status == 200:
-        form.lost_since.data = datetime.now(current.time_zone).replace(tzinfo=None, second=0, microsecond=0)
+        form.lost_since.data = datetime.now(shown_zone()).replace(tzinfo=None, second=0, microsecond=0)
     return page(
         "reset.html", status=status, person=_person(row), form=form, action_url=url_for("resets.asked", staff_id=staff_id),
         back_url=url_for("resets.index"),

@@ -93,6 +93,7 @@ class Visit:
     name: str
     theme: str | None
     shortcuts: bool
+    zone: str
     waits_for: str
 
 
@@ -105,6 +106,7 @@ class Person(UserMixin):
         self.name = visit.name
         self.theme = visit.theme
         self.shortcuts = visit.shortcuts
+        self.zone = visit.zone
         self.now = visit.now
         self.ends_at = visit.ends_at
 
@@ -167,7 +169,7 @@ def as_visit(row: RowMapping | None) -> Visit | None:
     theme = None if row["theme"] == "system" else row["theme"]
     return Visit(
         row["staff_id"], row["content"], row["now"], row["ends_at"], row["fault"], row["rested"], row["address"], row["email"],
-        row["name"], theme, row["shortcuts"], row["waits_for"] or "",
+        row["name"], theme, row["shortcuts"], row["zone"], row["waits_for"] or "",
     )  # fmt: skip
 
 
@@ -180,7 +182,7 @@ _VISIT: Final = """
                 WHEN s.waits_for IS NOT NULL AND s.created_at + make_interval(mins => :half) <= now() THEN 'slow'
                 WHEN s.created_at + make_interval(hours => :most) <= now() THEN 'over'
                 WHEN s.seen_at + make_interval(mins => :idle) <= now() THEN 'idle' ELSE '' END AS fault,
-            s.seen_at < now() - make_interval(secs => :s) AS rested, s.address, p.email, p.name, p.theme, p.shortcuts,
+            s.seen_at < now() - make_interval(secs => :s) AS rested, s.address, p.email, p.name, p.theme, p.shortcuts, p.zone,
             s.waits_for
         FROM sessions s JOIN staff p ON p.staff_id = s.staff_id WHERE s.session_hash = :h)
     SELECT shown.*, CASE WHEN fault = '' THEN set_config('onceback.staff', staff_id::text, true) END AS pinned FROM shown

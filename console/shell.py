@@ -6,6 +6,7 @@ from flask import current_app, g, session, url_for
 from sqlalchemy import Connection
 
 from console.access import PERMISSIONS, ROLE_TEXTS, current, reading, stated
+from console.filters import shown_zone
 from ledger import caps
 from ledger.brakes import read_brakes
 from ledger.queries.counts import MOST_COUNTED, desk_counts
@@ -32,6 +33,7 @@ LINKS: Final = {
     "receipts": "receipts.index",
     "sessions": "sessions.index",
     "factors": "factors.index",
+    "settings": "settings.index",
     "sign_out": "sign_in.sign_out",
     "search": "queue.search",
 }
@@ -42,8 +44,9 @@ def shell(*, whole: bool = True) -> dict[str, Any]:
     person = g.person
     return {
         "shop_name": current.merchant_name,
-        "zone": zone_word(current.zone),
-        "zone_key": current.zone,
+        "zone": zone_word(shown_zone().key),
+        "zone_key": shown_zone().key,
+        "shop_zone": zone_word(current.zone),
         "now": person.now,
         "test_money": not current.livemode,
         "person": {

@@ -182,11 +182,13 @@ _NEWS: Final = {
 
 
 def _door(form: SignInForm, *, status: int = 200, refused: bool = False) -> Response:
-    ended, signed_out = own().pop("ended", None), own().pop("signed_out", None)
+    ended, signed_out, came = own().pop("ended", None), own().pop("signed_out", None), own().pop("came", None)
     fault = ended.get("fault", "") if ended else ""
     note = None
     if signed_out:
         note = {"tone": "ok", "strong": "You are signed out.", "text": ""}
+    elif came:
+        note = {"tone": "ok", "strong": "You are in.", "text": "Sign in with the password you chose."}
     elif fault in _NEWS:
         kept = f" {ended['kept']} is kept." if ended["kept"] else ""
         note = {"tone": "info", "strong": _NEWS[fault][0], "text": _NEWS[fault][1] + kept}

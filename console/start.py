@@ -58,6 +58,8 @@ def _key_faults(given: Settings) -> list[str]:
         faults.append(
             "PROVIDER_KEYS is given to the web process. Only workers may call the provider: take it away here."
         )
+    if given.smtp_password is not None:
+        faults.append("SMTP_PASSWORD is given to the web process. Only workers send mail: take it away here.")
     blank = [
         shop
         for shop, secrets in given.webhook_secrets.items()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from wtforms import DateField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length
 
-from console import team, words
+from console import notices, team, words
 from console.access import current, permission, polling, reading, writing
 from console.filters import instant
 from console.forms import ConsoleForm, with_ids
@@ -140,9 +140,15 @@ def assign(case_id: UUID) -> Response:
     form = AssignForm()
     form.require()
     to = str(form.to.data or "")
-    return _changed(case_id, form, lambda db: bool(
-        teamwork.assign(db, current.merchant_id, [case_id], current.staff_id, _person(to)).changed
-    ), "It is nobody's now." if not to else "Assigned.")  # fmt: skip
+
+    def act(db: Connection) -> bool:
+        person = _person(to)
+        changed = teamwork.assign(db, current.merchant_id, [case_id], current.staff_id, person).changed
+        if person is not None:
+            notices.about_cases(db, person, "assigned", numbers=changed)
+        return bool(changed)
+
+    return _changed(case_id, form, act, "It is nobody's now." if not to else "Assigned.")
 
 
 @blueprint.post("/snooze")

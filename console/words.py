@@ -8,7 +8,7 @@ from uuid import UUID
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined]
 
 from console.access import current
-from console.filters import age, money, now
+from console.filters import age, money, now, shown_zone
 from console.shell import initials
 
 CHANNELS: Final = {
@@ -135,15 +135,15 @@ def sentence(text: str) -> str:
 
 
 def due(due_at: datetime, closed_at: datetime | None = None, snoozed_until: datetime | None = None) -> dict[str, Any]:
-    """The due chip: {kind, text, at}; late, today, tomorrow or the day, in the merchant's zone. Rest hides no lateness."""
+    """The due chip: {kind, text, at}; late, today, tomorrow or the day, in `shown_zone`. Rest hides no lateness."""
     if closed_at is not None:
         return {"kind": "later", "text": "closed", "at": closed_at}
-    at, today = due_at.astimezone(current.time_zone), now().astimezone(current.time_zone).date()
+    at, today = due_at.astimezone(shown_zone()), now().astimezone(shown_zone()).date()
     if due_at < now():
         largest = " ".join(age(due_at).split()[:2])  # one unit: the chip of a queue row has no room for two
         return {"kind": "late", "text": f"{largest} late", "at": due_at}
     if snoozed_until is not None:
-        until = snoozed_until.astimezone(current.time_zone)
+        until = snoozed_until.astimezone(shown_zone())
         return {"kind": "snoozed", "text": f"until {until.day} {until:%b}", "at": snoozed_until}
     if at.date() == today:
         return {"kind": "today", "text": f"due {at:%H:%M}", "at": due_at}

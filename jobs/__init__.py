@@ -17,6 +17,7 @@ Read in this order:
     outside         what others do at the provider: the account's lists of refunds and disputes (account_lists), read again
     dispute_freshness  nothing is sent on an account whose disputes were not read a moment ago
     books           compare the books with the provider, page by page; stripe_lists reads all lists of an account
+    mailer          mail that waits, with its texts (mail_texts); post is the only module that speaks to a mail server
     self_check      the ledger against itself, once a night
     schedule        the one table of periodic work; commands starts it
     stripe_gateway  the only module that calls the provider; its parts are stripe_session, stripe_addresses, stripe_amounts,

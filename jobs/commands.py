@@ -119,6 +119,8 @@ def start_faults(given: Settings, environ: Mapping[str, str]) -> list[str]:
         faults.append("PROVIDER_KEYS is missing. Give one restricted key per credential name of provider_accounts.")
     if len({key.get_secret_value() for key in given.provider_keys.values()}) < len(given.provider_keys):
         faults.append("PROVIDER_KEYS names one key twice. A merchant's credential serves no other merchant.")
+    if given.mail_from and not given.smtp_host:
+        faults.append("MAIL_FROM is given and SMTP_HOST is not. Give both, or take MAIL_FROM away: mail is off then.")
     if given.deployment_id is None or given.generation is None:
         faults.append("DEPLOYMENT_ID or GENERATION is missing. Give both as `flask db deployment` prints them.")
     try:

@@ -25,6 +25,7 @@ from jobs import (
     erasure,
     holds,
     inbox,
+    mailer,
     metrics,
     outside,
     overdue,
@@ -82,6 +83,9 @@ PERIODIC: Final = (
         "erasure", erasure.run_once, 900, "months and days are over within the quarter hour; a request waits no longer"
     ),
     Periodic("verify", verify_captures.run_once, 10, "after a recovery each approval waits for its payment to be read"),
+    Periodic(
+        "mailer", mailer.run_once, 5, "who was signed in for, or had a factor changed, is told within a minute (S37)"
+    ),
     Periodic("overdue", overdue.run_once, 60, "limits are minutes and days; a minute late is soon enough to say so"),
 )
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.busy import BUSY, sqlstate
 from jobs.liveness import Liveness
+from jobs.post import Post
 from jobs.recorder import Recorder
 from jobs.standing import Standing
 from jobs.stripe_gateway import StripeGateway
@@ -73,7 +74,7 @@ class ChargeLocks:
 class Worker:
     """One worker process. `in_flight` is in calls; `consistency_seconds` is how late the provider's lists may be.
 
-    `standing` says whether it may send; `running_worker` always gives one.
+    `standing` says whether it may send; `running_worker` always gives one. `post` is None while mail is off.
     """
 
     engine: Engine
@@ -83,6 +84,7 @@ class Worker:
     in_flight: int = 16
     consistency_seconds: int = 60
     standing: Standing | None = None
+    post: Post | None = None
     switch: Switch = field(default_factory=Switch)
     stopping: threading.Event = field(default_factory=threading.Event)
     charges: ChargeLocks = field(default_factory=ChargeLocks)
@@ -166,6 +168,7 @@ def running_worker(settings: Settings) -> Iterator[Worker]:
         Worker(
             engine, gateway, liveness, verifier, settings.submitter_in_flight, settings.consistency_seconds,
             standing_of(engine, settings),
+            Post.of(settings),
             Switch(settings.pause_file),
         ) as worker,
     ):  # fmt: skip

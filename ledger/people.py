@@ -4,8 +4,10 @@ A person is one row for the whole deployment, a membership one for each merchant
 their own merchant; the person is disabled with the last one.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
+from zoneinfo import available_timezones
 
 from sqlalchemy import Connection
 
@@ -17,16 +19,27 @@ from ledger.ids import uuid7
 from ledger.revocation import merchants_of, revoke
 
 ROLES = ("reader", "desk", "manager", "finance", "admin")
+THEMES = ("system", "light", "dark")
 
 
-def add_person(db: Connection, merchant_id: UUID, *, email: str, name: str, role: str, password_hash: str) -> UUID:
+def as_email(text: str) -> str:
+    """An e-mail address as people sign in with it. Raises BadInput."""
+    email = text.strip().lower()
+    wrong = any(character.isspace() or not character.isprintable() for character in email)
+    if wrong or not 3 <= len(email) <= 254 or email.count("@") != 1 or email.startswith("@") or email.endswith("@"):
+        raise BadInput("email", "is not an e-mail address")
+    return email
+
+
+def add_person(
+    db: Connection, merchant_id: UUID, *, email: str, name: str, role: str, password_hash: str,
+    before: Callable[[UUID], None] | None = None,
+) -> UUID:  # fmt: skip
     """Makes a person a member of a merchant, or a member again; an existing person keeps their password.
 
-    Raises BadInput (e-mail, name, role). Locks the person's row.
+    `before` is called with the person, before they are a member. Raises BadInput (e-mail, name, role). Locks the person's row.
     """
-    email = email.strip().lower()
-    if not 3 <= len(email) <= 254 or email.count("@") != 1 or email.startswith("@") or email.endswith("@"):
-        raise BadInput("email", "is not an e-mail address")
+    email = as_email(email)
     if not 1 <= len(name.strip()) <= 80:
         raise BadInput("name", "has to be 1 to 80 characters")
     if role not in ROLES:
@@ -38,20 +51,20 @@ def add_person(db: Connection, merchant_id: UUID, *, email: str, name: str, role
             db, "INSERT INTO staff (staff_id, email, name, password_hash) VALUES (:i, :e, :n, :h)",
             i=staff_id, e=email, n=name.strip(), h=password_hash,
         )  # fmt: skip
-    before = scalar(
-        db, "SELECT role FROM memberships WHERE merchant_id = :m AND staff_id = :i", m=merchant_id, i=staff_id
-    )
+    if before is not None:
+        before(staff_id)
+    had = scalar(db, "SELECT role FROM memberships WHERE merchant_id = :m AND staff_id = :i", m=merchant_id, i=staff_id)
     run(
         db, "INSERT INTO memberships (merchant_id, staff_id, role) VALUES (:m, :i, :r)"
         " ON CONFLICT (merchant_id, staff_id) DO UPDATE SET role = excluded.role, ended_at = NULL",
         m=merchant_id, i=staff_id, r=role,
     )  # fmt: skip
-    if before is not None and before != role:
+    if had is not None and had != role:
         revoke(db, merchant_id, staff_id, SYSTEM, f"became {role}")
     return staff_id
 
 
-def change_role(db: Connection, merchant_id: UUID, staff_id: UUID, role: str) -> tuple[int, int]:
+def change_role(db: Connection, merchant_id: UUID, staff_id: UUID, role: str, actor: str = SYSTEM) -> tuple[int, int]:
     """Gives a member another role; what they may approve no longer and was not sent is held in the same transaction (S36).
 
     Returns how many refunds were held, and how many that had left are listed for review. Raises NotFound, BadInput. Locks the
@@ -65,7 +78,22 @@ def change_role(db: Connection, merchant_id: UUID, staff_id: UUID, role: str) ->
     )  # fmt: skip
     if not changed:
         raise NotFound
-    return revoke(db, merchant_id, staff_id, SYSTEM, f"became {role}")
+    return revoke(db, merchant_id, staff_id, actor, f"became {role}")
+
+
+def set_settings(db: Connection, staff_id: UUID, *, zone: str, theme: str, shortcuts: bool, mail_work: bool) -> None:
+    """How pages are for a person, and whether mail tells them of their work.
+
+    `zone`: a name such as Europe/Berlin, or "" for the shop's. Raises BadInput (zone, theme).
+    """
+    if zone and zone not in available_timezones():
+        raise BadInput("zone", "is a name such as Europe/Berlin")
+    if theme not in THEMES:
+        raise BadInput("theme", f"is one of {', '.join(THEMES)}")
+    run(
+        db, "UPDATE staff SET zone = :z, theme = :t, shortcuts = :k, mail_work = :w WHERE staff_id = :s",
+        z=zone, t=theme, k=shortcuts, w=mail_work, s=staff_id,
+    )  # fmt: skip
 
 
 def let_in(db: Connection, staff_id: UUID, engineer: str, reason: str) -> bool:

@@ -218,8 +218,7 @@ def _insert_policy(db: Connection, merchant_id: UUID, policy_id: str, document: 
 def _insert_person(db: Connection, merchant_id: UUID, person: Person) -> None:
     run(
         db,
-        "INSERT INTO staff (staff_id, email, name, password_hash, zone)"
-        " VALUES (:id, :email, :name, :hash, 'Europe/London')",
+        "INSERT INTO staff (staff_id, email, name, password_hash) VALUES (:id, :email, :name, :hash)",
         id=person.staff_id, email=person.email, name=person.name, hash=_password_hash(),
     )  # fmt: skip
     run(

@@ -78,12 +78,13 @@ staff = Table(
     Column("email", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("password_hash", Text, nullable=False),
-    Column("zone", Text, nullable=False, server_default="UTC"),
+    Column("zone", Text, nullable=False, server_default=""),
     Column("theme", Text, nullable=False, server_default="system"),
     Column("shortcuts", Boolean, nullable=False, server_default="true"),
     Column("created_at", MOMENT, nullable=False, server_default=NOW),
     Column("last_sign_in_at", MOMENT),
     Column("disabled_at", MOMENT),
+    Column("mail_work", Boolean, nullable=False, server_default="false"),
     UniqueConstraint("email"),
 )
 

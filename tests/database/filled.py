@@ -119,6 +119,21 @@ def _of_the_factors(db: Connection, world: World, intent: put.Intent) -> None:
         a=row["approval_id"], data=bytes(37), **names,
     )  # fmt: skip
     run(
+        db, "INSERT INTO role_changes (merchant_id, change_id, staff_id, was, role, reason, asked_by)"
+        " VALUES (:m, :c, :s, 'desk', 'reader', 'moves away', :by)",
+        m=world.merchant_id, c=uuid7(), s=world.priya.staff_id, by=world.ada.staff_id,
+    )  # fmt: skip
+    invited = {"m": world.merchant_id, "i": uuid7(), "by": world.ada.staff_id}
+    run(
+        db, "INSERT INTO invitations (merchant_id, invitation_id, email, name, role, asked_by)"
+        " VALUES (:m, :i, 'noor@harbour.example', 'Noor', 'desk', :by)", **invited,
+    )  # fmt: skip
+    run(
+        db, "INSERT INTO invitation_links (merchant_id, link_hash, invitation_id) VALUES (:m, :h, :i)",
+        h=sha256(b"link"), **invited,
+    )  # fmt: skip
+    run(db, "INSERT INTO invitation_ends (merchant_id, invitation_id, called_back_by) VALUES (:m, :i, :by)", **invited)
+    run(
         db, "INSERT INTO factor_resets (merchant_id, reset_id, staff_id, reason, lost_since, asked_by)"
         " VALUES (:m, :id, :who, 'lost the phone', now(), :by)",
         m=world.merchant_id, id=uuid7(), who=world.priya.staff_id, by=world.ada.staff_id,
