@@ -151,11 +151,9 @@ def show(
 ) -> Shown:  # fmt: skip
     """What the person shows for this seat of this intent, which is locked and whose fingerprint is `print_`.
 
-    Raises TooWeak when it is less than `needed`, RecoveredLately (S8), ProofRefused when a signature is not over exactly this,
-    CounterWentBack. Locks the passkey.
+    Raises TooWeak when it is less than `needed`, ProofRefused when a signature is not over exactly this, CounterWentBack.
+    Locks the passkey.
     """
-    if factors.recovered_lately(db, staff_id):
-        raise RecoveredLately(needed=needed)
     if proof is not None and proof.signed is not None and proof.challenge is not None:
         return _signed(db, intent, staff_id, seat, print_, proof, sealer)
     if needed == "session":

@@ -14,7 +14,6 @@ from sqlalchemy.exc import IntegrityError
 from console.access import WHOLE, stated
 from console.installation import installed
 from ledger.seals import Sealer
-from ledger.strength import RecoveredLately
 from tests import lives
 from tests.authenticator import Authenticator, enrolled
 from tests.refunds import as_administrator
@@ -339,14 +338,11 @@ def test_time_stands_still_for_no_code(open_browser: Opened, world: World, priya
 
 
 def test_the_database_itself_refuses_an_approval_within_a_day_of_a_recovery_code(
-    open_browser: Opened, world: World, stack: Stack, priya: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    open_browser: Opened, world: World, stack: Stack, priya: tuple[str, list[str]]
 ) -> None:
     browser = open_browser()
     browser.submit(at_step(browser, world.priya.email).form("/recovery"), recovery=priya[1][0])
     intent_id = lives.propose(stack, world)["intent_id"]
-    with pytest.raises(RecoveredLately):
-        lives.approve_as(stack, world, world.priya, intent_id)
-    monkeypatch.setattr("ledger.factors.recovered_lately", lambda *_: False)
     with pytest.raises(IntegrityError, match="approves nothing for a day"):
         lives.approve_as(stack, world, world.priya, intent_id)
     as_administrator(stack, "UPDATE factor_acts SET shown_at = shown_at - interval '25 hours'")
