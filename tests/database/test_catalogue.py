@@ -19,7 +19,7 @@ WITHOUT_MERCHANT = {
 # list of transitions.
 NOBODYS = {
     "deployment", "merchants", "staff", "sessions", "sign_in_misses", "intent_transitions", "alembic_version", "recoveries",
-    "deployment_brakes", "people_let_in", "totp_factors", "passkeys", "recovery_codes", "factor_acts", "key_ceremonies",
+    "deployment_brakes", "people_let_in", "totp_factors", "passkeys", "recovery_codes", "factor_acts", "key_ceremonies", "mails",
 }  # fmt: skip
 # S45: functions that run as their owner. Each moves what no role may update, and nothing else.
 DEFINERS = {
