@@ -24,7 +24,7 @@ from console.installation import installed
 from console.kind_words import computed
 from console.log import log
 from console.operations import count_refusal
-from ledger.approvals import APPROVAL_HOURS, Seen, approve
+from ledger.approvals import Seen, approve
 from ledger.card_numbers import mask_card_numbers
 from ledger.errors import (
     AlreadyDecided,
@@ -213,6 +213,7 @@ def _sheet(db: Connection, decision: Decision) -> dict[str, Any]:
         raise NotFound
     seen = fingerprint(intent, evidence_digest(db, current.merchant_id, decision.case_id)).hex()
     needed = _needed(db, decision)
+    proof = proving.ways(db, decision.intent_id, needed)
     return {
         "action_url": url_for("confirm.approve_refund", intent_id=decision.intent_id),
         "operation": new_operation(),
@@ -233,8 +234,8 @@ def _sheet(db: Connection, decision: Decision) -> dict[str, Any]:
         "policy": decision.policy,
         "computed": computed_beside(decision, decision.order_currency),
         "approval_text": _approval_text(decision, needed),
-        "proof": proving.ways(db, decision.intent_id, needed),
-        "valid_until": decision.at + timedelta(hours=APPROVAL_HOURS),
+        "proof": proof,
+        "valid_until": decision.at + timedelta(hours=proving.hours_good(proof)),
         "send_delay_seconds": installed().settings.cancel_window_seconds,
     }
 

@@ -219,7 +219,7 @@ def _sheet(db: Connection, case_id: UUID, found: list[Decision]) -> dict[str, An
         "case_reference": words.case_reference(first.case_number),
         "units_text": units_text(db, first),
         "policy": first.policy,
-        "valid_until": first.at + timedelta(hours=APPROVAL_HOURS),
+        "valid_until": first.at + timedelta(hours=APPROVAL_HOURS["session"]),
         "send_delay_seconds": installed().settings.cancel_window_seconds,
     }
 

@@ -1,6 +1,6 @@
 """The receipt of one refund's decision, and calling it back before it is sent."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +15,6 @@ from console.forms import ConsoleForm, new_operation
 from console.fragments import page, see_other
 from console.log import log
 from console.timeline import why
-from ledger.approvals import APPROVAL_HOURS
 from ledger.caps import today
 from ledger.errors import WrongState
 from ledger.hops import hop
@@ -208,9 +207,9 @@ def _held(db: Connection, decision: Decision) -> dict[str, Any] | None:
         cap.currency == decision.currency and cap.limit_minor >= decision.amount_minor
         for cap in today(db, current.merchant_id)
     )
-    good_until = decision.approved_at + timedelta(hours=APPROVAL_HOURS) if decision.approved_at is not None else None
+    good_until = decision.good_until
     if fits and good_until is not None and good_until <= day.ends_at:
-        # A business day of 25 hours that began with it.
+        # What a passkey signed is good for four hours, and a business day may have 25 that began with its approval.
         return _held_by("cap_outlasts", since=decision.state_at, goes_at=good_until, short="by the daily cap")
     return _held_by("cap", since=decision.state_at, goes_at=day.ends_at if fits else None, short="by the daily cap")
 

@@ -12,8 +12,8 @@ from flask import Blueprint, Response, g, url_for
 from wtforms import PasswordField, StringField
 from wtforms.validators import InputRequired, Length
 
-from console import notices, passwords, sessions, showing
-from console.access import permission, reading, writing
+from console import notices, passwords, sessions, showing, words
+from console.access import current, permission, reading, writing
 from console.errors import error_page
 from console.forms import ConsoleForm, new_operation
 from console.fragments import page, say, see_other
@@ -23,6 +23,7 @@ from console.showing import here, key_of_seeds, me
 from ledger import factors
 from ledger.database import transaction
 from ledger.passkeys import passkeys_of
+from ledger.revocation import revoke_proofs
 
 blueprint = Blueprint("factors", __name__, url_prefix="/<merchant_slug>/factors")
 
@@ -140,15 +141,16 @@ def confirm_app() -> Response:
 @blueprint.post("/app/removal")
 @permission("own_session")
 def remove_app() -> Response:
-    """Removes the app; what is waiting to be sent was not signed by it and goes on."""
+    """Removes the app; what its codes had approved and was not sent is held."""
     ConsoleForm().require()
     with writing() as db:
         factors.spend(db, me(), here())
         factors.end_app(db, me())
         sessions.end_others(db, me(), here())
+        held = revoke_proofs(db, me(), current.actor)
         notices.factor_changed(db, me(), "Your authenticator app was removed.")
-    log.warning("factor_removed", staff_id=me(), kind="totp")
-    say("ok", "Your authenticator app is removed.", "Its codes open nothing any more.")
+    log.warning("factor_removed", staff_id=me(), kind="totp", count=held)
+    say("ok", "Your authenticator app is removed.", f"Its codes open nothing any more.{words.held_too(held)}")
     return see_other("factors.index")
 
 

@@ -155,9 +155,8 @@ def remove(mark: str) -> Response:
         factors.spend(db, me(), here())
         name = end_key(db, me(), found.credential_id, "removed")
         sessions.end_others(db, me(), here())
-        held = revoke_proofs(db, me(), current.actor, credential_id=found.credential_id)
+        held = revoke_proofs(db, me(), current.actor)
         notices.factor_changed(db, me(), "A passkey was removed.")
     log.warning("factor_removed", staff_id=me(), kind="passkey", count=held)
-    more = f" {words.counted(held, 'refund', 'refunds')} it had approved and not sent yet: held." if held else ""
-    say("ok", f"{name} is removed.", f"It signs nothing any more.{more}")
+    say("ok", f"{name} is removed.", f"It signs nothing any more.{words.held_too(held)}")
     return see_other("factors.index")

@@ -15,6 +15,7 @@ from console.installation import installed
 from console.log import log
 from console.showing import asked, here, me, nonce_of, party
 from ledger import factors
+from ledger.approvals import APPROVAL_HOURS
 from ledger.database import pin_tenant, scalar, transaction
 from ledger.errors import NotFound
 from ledger.fingerprint import read_intent
@@ -57,6 +58,13 @@ def ways(db: Connection, intent_id: UUID, needed: str) -> dict[str, Any] | None:
         "passkeys": bool(keys),
         "challenge_url": url_for("confirm.challenge", intent_id=intent_id),
     }
+
+
+def hours_good(proof: dict[str, Any] | None) -> int:
+    """How many hours an approval is good that is made in one of these `ways` (S31): the fewest, where more than one is open."""
+    if proof is None:
+        return APPROVAL_HOURS["session"]
+    return APPROVAL_HOURS["passkey" if proof["passkeys"] else proof["needed"]]
 
 
 def refusal_of_factors(db: Connection, intent_id: UUID, needed: str) -> dict[str, Any] | None:
@@ -109,7 +117,7 @@ def suspend(refused: CounterWentBack) -> None:
         for merchant_id in merchants_of(db, me()):
             pin_tenant(db, merchant_id)
             raise_alarm(db, merchant_id, "passkey_counter", None, text)
-        held = revoke_proofs(db, me(), "system", credential_id=credential_id)
+        held = revoke_proofs(db, me(), "system")
         notices.factor_changed(
             db, me(), "A passkey was switched off: its counter went back, there may be a copy of it."
         )

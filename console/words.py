@@ -196,6 +196,11 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def held_too(held: int) -> str:
+    """What is held as well after a key or an app was removed, as a further sentence; "" for none."""
+    return f" {counted(held, 'refund', 'refunds')} it had approved and not sent yet: held." if held else ""
+
+
 def customer_day(refunds: int, currency: str, minor: int) -> str:
     """ "3 refunds to this customer in 24 h, together 447.00 GBP": perhaps one refund split into many (S22)."""
     return f"{refunds} refunds to this customer in 24 h, together {money(minor, currency)} {currency}"

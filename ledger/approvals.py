@@ -78,8 +78,8 @@ from ledger.states import STAGE
 from ledger.strength import Proof, Shown, fault_of_strength, show
 from ledger.two_managers import FIRST_IS_OVER, STANDING_APPROVAL, TWO_MANAGERS, fault_of_second, seat_for
 
-# S31: an approval by a signed-in session is good for a day by the database clock, and checked at each send.
-APPROVAL_HOURS: Final = 24
+# S31: how long an approval is good by the database clock, by its strength; checked at each send.
+APPROVAL_HOURS: Final = {"session": 24, "factor": 24, "policy": 24, "passkey": 4}
 # S87: after a recovery; the worker reads every payment again, those that wait for an approval first.
 NOT_READ_YET: Final = (
     "This payment is read again at the provider first, for the books were restored from a backup."
@@ -468,8 +468,9 @@ def sealed_approval(
         # One of white space says nothing of how records that contradict one another were settled (`of_what_stands`).
         "note": mask_card_numbers(seen.note)[:2000] if seen.note.strip() else "",
         "operation_key": seen.operation_key, "approved_at": intent["at"],
-        "expires_at": intent["at"] + timedelta(hours=APPROVAL_HOURS), "seal_key_id": sealer.key_id,
+        "seal_key_id": sealer.key_id,
     }  # fmt: skip
+    approval["expires_at"] = intent["at"] + timedelta(hours=APPROVAL_HOURS[approval["strength"]])
     return approval | {"seal": sealer.seal(approval)}
 
 

@@ -27,7 +27,7 @@ from ledger.errors import WrongState
 from ledger.events import LockedCase, append, lock_order_and_case
 from ledger.fingerprint import evidence_digest
 from ledger.intents import Basis, Proposal, live_intents, propose, withdraw
-from ledger.limits import KINDS_BY_OPINION, ROUTES, beside
+from ledger.limits import KINDS_BY_OPINION, ROUTES, beside, lock_asker
 from ledger.policies import NoPolicy, Policy
 from ledger.reservation import give_back
 
@@ -49,9 +49,9 @@ def reassess(
     of a case whose units were exchanged, and where no policy decides: then the case is a person's, and nothing asks for money.
 
     `requester` is who asks for the refund (P7): the case's opener unless a person proposes again; `because` is why what waited
-    is called back. Locks the live intents of
-    the case, then order lines, captures and cap day as far as they are given back or claimed. A case about charges is not derived
-    from goods: its charges are read again at the provider, by the worker.
+    is called back. Locks the live intents of the case, who asks by opinion (`lock_asker`), then order lines, captures and cap day
+    as far as they are given back or claimed. A case about charges is not derived from goods: its charges are read again at the
+    provider, by the worker.
     """
     if case.kind == DUPLICATE_CHARGE:
         if case.closed_at is None:
@@ -86,6 +86,8 @@ def reassess(
     if result.outcome == "payable" and not in_flight and not facts.order["blocked"]:
         opinion = result.override is not None or case.kind in KINDS_BY_OPINION
         asker = Asker(case.case_id, _requester(case, result, requester), opinion)
+        if opinion:
+            lock_asker(db, case.merchant_id, asker.actor)
         basis = Basis(
             entitlement_id, bytes.fromhex(result.digest.removeprefix("sha256:")), seen, policy.policy_id, policy.version,
             [{"line": line, "from": a, "to": b} for line, a, b in result.record["units"] or facts.closed],

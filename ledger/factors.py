@@ -1,7 +1,8 @@
 """What a person has beside the password: an authenticator app and recovery codes, and what they have just shown with it.
 
 A code of the app is taken once, whatever it was for (S4). What was shown is fresh for five minutes in its session and pays for
-one act (S15). A factor signs no money for a day after it was added (S7). All times are the database's.
+one act (S15), as long as the app or key it was shown with has not ended. A factor signs no money for a day after it was added
+(S7). All times are the database's.
 """
 
 import base64
@@ -123,7 +124,7 @@ def show_code(db: Connection, staff_id: UUID, session_hash: bytes, key: bytes, c
         " AND ended_at IS NULL", f=row["factor_id"], step=step,
     )  # fmt: skip
     if taken:
-        note_shown(db, staff_id, session_hash, "totp", signs_money=row["signs"])
+        note_shown(db, staff_id, session_hash, "totp", signs_money=row["signs"], factor_id=row["factor_id"])
     return taken == 1
 
 
@@ -147,7 +148,7 @@ def _opened(row: RowMapping, staff_id: UUID, key: bytes) -> str:
 
 
 def end_app(db: Connection, staff_id: UUID) -> int:
-    """Ends the app of a person, and one that waits; returns how many were in use."""
+    """Ends the app of a person, and one that waits; returns how many were in use. `revoke_proofs` holds what it approved."""
     used = 1 if find_app(db, staff_id) else 0
     run(db, "UPDATE totp_factors SET ended_at = now() WHERE staff_id = :s AND ended_at IS NULL", s=staff_id)
     return used
@@ -186,17 +187,22 @@ def _code_hash(code: str) -> bytes:
     return hashlib.sha256(b"onceback.recovery.v1\0" + code.encode("utf-8", "surrogateescape")).digest()
 
 
-def note_shown(db: Connection, staff_id: UUID, session_hash: bytes, kind: str, *, signs_money: bool) -> None:
-    """Notes what a person has just shown in a session: password, recovery, totp or passkey."""
+def note_shown(
+    db: Connection, staff_id: UUID, session_hash: bytes, kind: str, *, signs_money: bool, factor_id: UUID | None = None,
+    credential_id: bytes | None = None,
+) -> None:  # fmt: skip
+    """Notes what a person has just shown in a session: password, recovery, totp (of the app `factor_id`) or passkey (that one)."""
     run(
-        db, "INSERT INTO factor_acts (act_id, staff_id, session_hash, kind, signs_money) VALUES (:a, :s, :h, :k, :m)",
-        a=uuid7(), s=staff_id, h=session_hash, k=kind, m=signs_money,
+        db, "INSERT INTO factor_acts (act_id, staff_id, session_hash, kind, signs_money, factor_id, credential_id)"
+        " VALUES (:a, :s, :h, :k, :m, :f, :c)",
+        a=uuid7(), s=staff_id, h=session_hash, k=kind, m=signs_money, f=factor_id, c=credential_id,
     )  # fmt: skip
 
 
 _FRESH: Final = """
     SELECT act_id, kind, signs_money, shown_at FROM factor_acts WHERE staff_id = :s AND session_hash = :h AND spent_at IS NULL
-        AND shown_at > now() - make_interval(mins => :m) AND (signs_money OR NOT :money) ORDER BY shown_at DESC LIMIT 1
+        AND shown_at > now() - make_interval(mins => :m) AND (signs_money OR NOT :money) AND act_counts(factor_id, credential_id)
+    ORDER BY shown_at DESC LIMIT 1
 """
 
 

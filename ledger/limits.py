@@ -2,7 +2,8 @@
 
 The windows of a person are rows with a CHECK that the approvals themselves move (`reviewer_windows`). The route follows the
 sum: this refund, what is live or paid of its order, and what its customer got in 24 hours. Whoever approves holds the
-customer's row, or the order's where nobody is named, so that two at once cannot both pass. Lock order: order, customer, case.
+customer's row, or the order's where nobody is named, so that two at once cannot both pass; whoever asks by opinion does so one at
+a time. Lock order: order, customer, case, asker.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
 
-from ledger.database import Later, first, rows, run_later
+from ledger.database import Later, first, rows, run_later, scalar
 
 # One of the two has a row: the customer of the intent's order, or the order itself when it names none.
 _LOCK_PAYEE: Final = """
@@ -100,23 +101,46 @@ KINDS_BY_OPINION: Final = ("keep_item", "price_adjustment", "goodwill", "shippin
 _BY_OPINION: Final = f"""({{of}}.override_id IS NOT NULL OR (
     SELECT k.kind FROM cases k WHERE k.merchant_id = :m AND k.case_id = {{of}}.case_id) IN {KINDS_BY_OPINION})
 """  # noqa: S608 - constants
+# Of its order, and of its customer in the 24 hours before, an intent `i` is summed with each other `x` that was approved before it;
+# while it waits itself (`mine` of it is none) also with what was proposed before it or with it.
+_BESIDE_IT: Final = """
+    (xo.order_id = o.order_id OR coalesce(n.at, x.created_at) > coalesce(mine.at, now()) - interval '24 hours')
+        AND (x.entitlement_id = i.entitlement_id OR n.at < mine.at
+            OR (mine.at IS NULL AND (n.at IS NOT NULL OR x.number < i.number)))
+"""
 # A person's opinions of a day add up, whoever they are for (`staff_day`): what was asked for before counts, so that of two at once
-# one sees the other. Its order's and its customer's are summed by themselves.
+# one sees the other (`lock_asker`). What is summed with its order or its customer is not counted again; what is so no longer, for
+# the customer's day is over, is.
 _ASKED: Final = f"""
     SELECT coalesce(sum(x.order_minor), 0)::bigint FROM intents x
     JOIN orders xo ON xo.merchant_id = :m AND xo.order_id = x.order_id AND xo.currency = o.currency
+    LEFT JOIN LATERAL ({_APPROVED_OTHER}) n ON true
     WHERE x.merchant_id = :m AND x.requester = {{who}} AND x.requester LIKE 'staff:%'
         AND x.created_at > {{at}} - interval '24 hours' AND {{before}}
-        AND x.state NOT IN ('withdrawn', 'failed', 'reversed') AND xo.order_id <> o.order_id
-        AND (xo.customer_id = o.customer_id) IS NOT TRUE AND {_BY_OPINION.format(of="x")}
+        AND x.state NOT IN ('withdrawn', 'failed', 'reversed')
+        AND NOT ((xo.order_id = o.order_id OR xo.customer_id = o.customer_id) IS TRUE AND ({{counted}}) IS TRUE)
+        AND {_BY_OPINION.format(of="x")}
 """  # noqa: S608 - constants
-_ASKED_BEFORE: Final = _ASKED.format(who="i.requester", at="i.created_at", before="x.number < i.number")
-_ASKED_NOW: Final = _ASKED.format(who=":r", at="now()", before="x.case_id IS DISTINCT FROM CAST(:c AS uuid)")
+_ASKED_BEFORE: Final = _ASKED.format(
+    who="i.requester", at="i.created_at", before="x.number < i.number", counted=_BESIDE_IT
+)
+_ASKED_NOW: Final = _ASKED.format(
+    who=":r", at="now()", before="x.case_id IS DISTINCT FROM CAST(:c AS uuid)", counted="true"
+)
+
+
+def lock_asker(db: Connection, merchant_id: UUID, actor: str) -> None:
+    """Lets one proposal of a person's opinions go at a time, until the transaction ends: the next one sees it (`staff_day`).
+
+    After order and case, before order lines, captures and cap day. No row is locked: the worker proposes too.
+    """
+    scalar(db, "SELECT pg_advisory_xact_lock(hashtextextended(:a, 0))", a=f"asked {merchant_id} {actor}")
+
+
 # Routes are today's (ENTITLEMENT §8): those of the version of its policy in force now, where there is one. Of several policies that
 # decide one return the lowest limit and the greatest strength count, and one that names no limit makes it a manager's.
-# An intent's refunds beside it, in the same currency: those of its order, and those of its customer in the 24 hours before.
-# When it is approved: what was approved already, and what was proposed before it or with it. Before it is sent: what was
-# approved before it (S30), so that a later approval never changes an earlier one.
+# An intent's refunds beside it are in the same currency. Before it is sent they are those that were approved before it (S30), so
+# that a later approval never changes an earlier one.
 _SUM: Final = f"""
     SELECT i.intent_id, o.currency, i.order_minor,
         CASE WHEN under.unnamed THEN NULL ELSE least(under.minor, (now_in.routes->'manager_from_minor'->>o.currency)::bigint) END
@@ -135,6 +159,7 @@ _SUM: Final = f"""
     LEFT JOIN LATERAL (SELECT t.document FROM policies t WHERE t.merchant_id = :m AND t.policy_id = i.policy_id
         AND t.effective @> now() LIMIT 1) today ON true
     CROSS JOIN LATERAL (SELECT coalesce(today.document, p.document)->'routes' AS routes) now_in
+    LEFT JOIN LATERAL ({_APPROVED.format(of="i")}) mine ON true
     CROSS JOIN LATERAL (SELECT CASE WHEN i.requester LIKE 'staff:%' AND coalesce(now_in.routes->'sum_over' @> '"staff_day"', true)
         AND {_BY_OPINION.format(of="i")} THEN ({_ASKED_BEFORE}) ELSE 0 END AS minor OFFSET 0) asked
     CROSS JOIN LATERAL (SELECT min(other.minor) AS minor, min(other.two_minor) AS two_minor, array_agg(other.routes) AS routes,
@@ -146,16 +171,12 @@ _SUM: Final = f"""
             FROM policies w
             LEFT JOIN policies t ON t.merchant_id = :m AND t.policy_id = w.policy_id AND t.effective @> now()
             WHERE w.merchant_id = :m AND w.policy_id || '@' || w.version = part->>'policy') other) under
-    LEFT JOIN LATERAL ({_APPROVED.format(of="i")}) mine ON true
     CROSS JOIN LATERAL (
         SELECT count(*)::int AS others, coalesce(sum(x.order_minor), 0)::bigint AS others_minor
         FROM (SELECT o.order_id UNION ({_ORDERS_OF_CUSTOMER})) xo
         JOIN LATERAL ({_INTENTS_OF_ORDER}) x ON true
         LEFT JOIN LATERAL ({_APPROVED_OTHER}) n ON true
-        WHERE x.intent_id <> i.intent_id
-            AND (xo.order_id = o.order_id OR coalesce(n.at, x.created_at) > coalesce(mine.at, now()) - interval '24 hours')
-            AND (x.entitlement_id = i.entitlement_id OR n.at < mine.at
-                OR (mine.at IS NULL AND (n.at IS NOT NULL OR x.number < i.number)))
+        WHERE x.intent_id <> i.intent_id AND {_BESIDE_IT}
     ) t
     CROSS JOIN LATERAL (SELECT i.order_minor + t.others_minor + asked.minor AS minor OFFSET 0) together
 """  # noqa: S608 - constants

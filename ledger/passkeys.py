@@ -132,7 +132,7 @@ def show_key(
     )  # fmt: skip
     used(db, signed.credential_id, verified)
     signs = bool(scalar(db, "SELECT CAST(:at AS timestamptz) <= now()", at=key["enrolled_at"] + SIGNS_AFTER))
-    note_shown(db, staff_id, session_hash, "passkey", signs_money=signs)
+    note_shown(db, staff_id, session_hash, "passkey", signs_money=signs, credential_id=signed.credential_id)
 
 
 def end_key(db: Connection, staff_id: UUID, credential_id: bytes, because: str) -> str:

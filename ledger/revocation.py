@@ -76,25 +76,22 @@ _SHOWN_BY: Final = """
     SELECT DISTINCT i.case_id, i.intent_id, i.number FROM approvals a
     JOIN intents i ON i.merchant_id = a.merchant_id AND i.intent_id = a.intent_id
     WHERE a.merchant_id = :m AND a.staff_id = :s AND i.state IN ('approved', 'held')
-        AND (CAST(:since AS timestamptz) IS NULL OR a.approved_at >= :since)
-        AND (CAST(:key AS bytea) IS NULL OR EXISTS (SELECT 1 FROM approval_assertions x
-            WHERE x.merchant_id = a.merchant_id AND x.approval_id = a.approval_id AND x.credential_id = :key))
+        AND (a.approved_at >= CAST(:since AS timestamptz) OR proof_is_over(a.merchant_id, a.approval_id))
     ORDER BY i.case_id, i.number
 """
 
 
-def revoke_proofs(
-    db: Connection, staff_id: UUID, actor: str, *, credential_id: bytes | None = None, since: datetime | None = None
-) -> int:
+def revoke_proofs(db: Connection, staff_id: UUID, actor: str, *, since: datetime | None = None) -> int:
     """After what a person shows was removed or reset: holds what was approved with it and was not sent, in every merchant.
 
-    `credential_id`: only what this key signed. `since`: only what was approved from then on, with whatever it was. Returns how
-    many; the transaction is pinned to the last merchant. Locks the cases in turn, and each intent after its case.
+    That is all that was approved with a key or app that has ended, by a signature or by what was shown; with `since` also what was
+    approved from then on, with whatever it was. Returns how many; the transaction is pinned to the last merchant. Locks the
+    cases in turn, and each intent after its case.
     """
     held = 0
     for merchant_id in merchants_of(db, staff_id):
         pin_tenant(db, merchant_id)
-        for row in rows(db, _SHOWN_BY, m=merchant_id, s=staff_id, key=credential_id, since=since):
+        for row in rows(db, _SHOWN_BY, m=merchant_id, s=staff_id, since=since):
             case = lock_case(db, merchant_id, row["case_id"])
             intent = read_intent(db, merchant_id, row["intent_id"], lock=True)
             if intent is not None and intent["state"] in ("approved", "held") and not _paid_by_hand(db, intent):

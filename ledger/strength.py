@@ -197,7 +197,9 @@ _KEPT: Final = """
     FROM approval_assertions s JOIN passkeys k ON k.credential_id = s.credential_id AND k.ended_at IS NULL
     WHERE s.merchant_id = :m AND s.approval_id = :a
 """
-_SPENT: Final = "SELECT 1 FROM factor_acts WHERE approval_id = :a AND staff_id = :s AND signs_money"
+_SPENT: Final = """
+    SELECT 1 FROM factor_acts WHERE approval_id = :a AND staff_id = :s AND signs_money AND act_counts(factor_id, credential_id)
+"""
 
 
 def fault_of_strength(db: Connection, approval: RowMapping, needed: str, print_: bytes, verifier: SealVerifier) -> str:

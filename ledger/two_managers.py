@@ -26,8 +26,7 @@ _FIRST_SEAT: Final = """
     SELECT a.approver, a.fingerprint, a.expires_at > now() AND m.role = 'manager' AND s.disabled_at IS NULL
         AND NOT EXISTS (SELECT 1 FROM void_approvals v WHERE v.merchant_id = a.merchant_id
             AND v.approval_id = a.approval_id)
-        AND NOT EXISTS (SELECT 1 FROM approval_assertions x JOIN passkeys k ON k.credential_id = x.credential_id
-            WHERE x.merchant_id = a.merchant_id AND x.approval_id = a.approval_id AND k.ended_at IS NOT NULL) AS good
+        AND NOT proof_is_over(a.merchant_id, a.approval_id) AS good
     FROM approvals a JOIN staff s ON s.staff_id = a.staff_id
     LEFT JOIN memberships m ON m.merchant_id = a.merchant_id AND m.staff_id = a.staff_id AND m.ended_at IS NULL
     WHERE a.merchant_id = :m AND a.intent_id = :i AND a.seat = 1

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from webauthn.helpers import bytes_to_base64url
 
 from ledger.database import scalar, transaction
+from ledger.ids import uuid7
 from ledger.passkey_proof import Party, Signed
 from ledger.passkeys import begin_ceremony, enrol, spend_ceremony
 from ledger.seals import Sealer
@@ -89,6 +90,19 @@ def a_session(stack: Stack, person: Person) -> bytes:
             " ON CONFLICT DO NOTHING RETURNING 1", h=digest, s=person.staff_id,
         )  # fmt: skip
     return digest
+
+
+def an_app(stack: Stack, person: Person) -> UUID:
+    """The authenticator app that the person has had for two days; nobody needs its codes."""
+    with transaction(stack.owner) as db:
+        found: UUID | None = scalar(
+            db, "SELECT factor_id FROM totp_factors WHERE staff_id = :s AND ended_at IS NULL", s=person.staff_id
+        )
+        return found or scalar(
+            db, "INSERT INTO totp_factors (factor_id, staff_id, sealed_seed, confirmed_at, last_step)"
+            " VALUES (:f, :s, :seed, now() - interval '2 days', 1) RETURNING factor_id",
+            f=uuid7(), s=person.staff_id, seed=bytes(60),
+        )  # fmt: skip
 
 
 def enrolled(stack: Stack, person: Person, sealer: Sealer | None = None, *, days: int = 2) -> Authenticator:

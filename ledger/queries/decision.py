@@ -55,6 +55,7 @@ class Decision:
     approver_id: UUID | None
     approver_name: str | None
     approved_at: datetime | None
+    good_until: datetime | None
     approval_note: str | None
     operation_key: str | None
     strength: str | None
@@ -90,7 +91,8 @@ _DECISION: Final = f"""
         i.requester, coalesce(s.name, t.name, i.requester) AS requester_name, i.case_opener, i.created_at, i.provider_key,
         i.provider_refund_ref, i.provider_reference, a.approval_id, a.staff_id AS approver_id,
         coalesce(sa.name, policy_in_words(a.merchant_id, a.approver)) AS approver_name,
-        a.approved_at, a.note AS approval_note, a.operation_key, a.strength, a.fingerprint,
+        a.approved_at, least(a.expires_at, a2.expires_at) AS good_until,
+        a.note AS approval_note, a.operation_key, a.strength, a.fingerprint,
         CASE WHEN ob.due_at < 'infinity' AND ob.done_at IS NULL THEN ob.due_at END AS due_at,
         (SELECT max(at.started_at) FROM attempts at WHERE at.merchant_id = i.merchant_id AND at.intent_id = i.intent_id) AS sent_at,
         coalesce(ob.attempts, 0) AS attempts,

@@ -18,7 +18,7 @@ from ledger.passkey_proof import CounterWentBack, Party, ProofRefused
 from ledger.passkeys import end_key
 from ledger.strength import Proof, TooWeak
 from tests import lives
-from tests.authenticator import Authenticator, a_session, challenged, enrolled, proof_of
+from tests.authenticator import Authenticator, a_session, an_app, challenged, enrolled, proof_of
 from tests.refunds import as_administrator
 from tests.stack import Stack, without
 from tests.world import World, build_world, usual_policy
@@ -60,9 +60,9 @@ def approved(stack: Stack, world: World, key: Authenticator) -> UUID:
 
 def shows(stack: Stack, world: World, *, kind: str = "totp", signs: bool = True) -> Proof:
     """Priya has just shown a code in her session."""
-    session = a_session(stack, world.priya)
+    session, app = a_session(stack, world.priya), an_app(stack, world.priya) if kind == "totp" else None
     with transaction(stack.console) as db:
-        note_shown(db, world.priya.staff_id, session, kind, signs_money=signs)
+        note_shown(db, world.priya.staff_id, session, kind, signs_money=signs, factor_id=app)
     return Proof(session, Party.of(lives.ORIGIN))
 
 

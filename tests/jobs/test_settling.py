@@ -270,7 +270,7 @@ def test_an_approval_that_ends_while_nobody_knows_is_peoples_and_never_sent(
     stack: Stack, world: World, sandbox: Running, patient: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S31: approved for half a second, sent inside it, absent after it."""
-    monkeypatch.setattr(approvals, "APPROVAL_HOURS", 0.5 / 3600)
+    monkeypatch.setitem(approvals.APPROVAL_HOURS, "session", 0.5 / 3600)
     one = approved(stack, world, sandbox)
     (claimed,) = lives.claim(stack, world)
     lives.record(stack, claimed, Unknown("no_answer", "ReadTimeout"))

@@ -1,16 +1,19 @@
 """ENTITLEMENT §8 with S22: the limit of two managers sees a sum as well, and so does what one person asks for in a day."""
 
+import threading
 from functools import partial
 from typing import Any
 
 import pytest
 
+from ledger.allowances import Given, open_allowance
 from ledger.assessment import work_out_again
 from ledger.database import transaction
 from ledger.errors import AlreadyDecided, SumTakesTwo, SumTooHigh
+from ledger.limits import read_sum
 from tests import lives
-from tests.allowances import generous_policy, give, intent_of
-from tests.orders import Line
+from tests.allowances import asked, generous_policy, give, intent_of
+from tests.orders import Line, Order
 from tests.refunds import as_administrator
 from tests.stack import Stack
 from tests.world import World, add_customer, add_order, build_world, usual_policy
@@ -90,11 +93,16 @@ def test_one_manager_s_approval_of_what_takes_two_by_now_is_not_sent(
     assert held == [{"intent_id": first, "state_reason": "strength"}]
 
 
-def goodwill(stack: Stack, world: World, number: int, minor: int = 15_00) -> Any:
-    """Priya gives a customer of her own each time something for the trouble."""
+def goodwill(stack: Stack, world: World, number: int) -> Any:
+    """Priya gives a customer of her own each time 15.00 for the trouble."""
+    return intent_of(
+        stack, world, give(stack, world, order_of_another(stack, world, number), "goodwill", "LAMP", 15_00)
+    )
+
+
+def order_of_another(stack: Stack, world: World, number: int) -> Order:
     customer = add_customer(stack, world, f"K-{number}")
-    order = add_order(stack, world, f"G-{number}", customer_id=customer, lines=(Line("LAMP", 1, 58_00),))
-    return intent_of(stack, world, give(stack, world, order, "goodwill", "LAMP", minor))
+    return add_order(stack, world, f"G-{number}", customer_id=customer, lines=(Line("LAMP", 1, 58_00),))
 
 
 def generous(**routes: Any) -> dict[str, Any]:
@@ -141,3 +149,76 @@ def test_of_two_opinions_asked_for_in_one_instant_one_sees_the_other(stack: Stac
     lives.approve_as(stack, world, world.tobias, first["intent_id"])
     with pytest.raises(SumTooHigh):
         lives.approve_as(stack, world, world.tobias, second["intent_id"])
+
+
+def orders_of_a_day(stack: Stack, world: World) -> tuple[Order, Order]:
+    """Two orders of other customers. What both proposals are derived from was stored before: storing it waits for nobody."""
+    earlier, mine, other = (order_of_another(stack, world, number) for number in (3, 1, 2))
+    give(stack, world, earlier, "goodwill", "LAMP", 1_00, actor=world.jonas.actor)
+    return mine, other
+
+
+def asked_while_another_is_open(stack: Stack, world: World) -> tuple[Any, Any]:
+    """Priya asks for goodwill in two windows: the second begins while the first is not committed. Both refunds, the first first."""
+    mine, other = orders_of_a_day(stack, world)
+    found: list[Given] = []
+    second = threading.Thread(target=lambda: found.append(give(stack, world, other, "goodwill", "LAMP", 15_00)))
+    with transaction(stack.console, world.merchant_id) as db:
+        first = open_allowance(db, world.merchant_id, asked(world, mine, "goodwill", "LAMP", 15_00))
+        second.start()
+        waits_or_ends(stack, second)
+    second.join()
+    return intent_of(stack, world, first), intent_of(stack, world, found[0])
+
+
+def waits_or_ends(stack: Stack, thread: threading.Thread) -> None:
+    """Until the other connection waits for a lock, or is done."""
+    for _ in range(500):
+        waiting = as_administrator(stack, "SELECT 1 AS n FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")
+        if waiting or not thread.is_alive():
+            return
+        thread.join(0.01)
+    raise AssertionError("the second neither waits nor ends")
+
+
+def test_an_opinion_waits_for_one_of_the_same_person_that_is_not_committed_and_sees_it(stack: Stack) -> None:
+    world = build_world(stack, policy=generous())
+    first, second = asked_while_another_is_open(stack, world)
+    assert (first["route"], second["route"]) == ("desk", "manager")
+
+
+def test_without_the_lock_both_pass_at_the_desk(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: numbers are no commit order, so the one with the higher number may be approved before the other is there."""
+    monkeypatch.setattr("ledger.assessment.lock_asker", lambda *_: None)
+    world = build_world(stack, policy=generous())
+    mine, other = orders_of_a_day(stack, world)
+    with transaction(stack.console, world.merchant_id) as db:
+        first = open_allowance(db, world.merchant_id, asked(world, mine, "goodwill", "LAMP", 15_00))
+        second = intent_of(stack, world, give(stack, world, other, "goodwill", "LAMP", 15_00))
+        assert lives.approve_as(stack, world, world.tobias, second["intent_id"]).state == "approved"
+    last = lives.approve_as(stack, world, world.tobias, intent_of(stack, world, first)["intent_id"])
+    assert (last.state, routes(stack)) == ("approved", ["desk"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("customer_hours", "person_hours", "together"),
+    [(23, 23, 30_00), (25, 23, 30_00), (25, 25, 15_00)],
+    ids=["in the customer's day", "past the customer's day, in the person's", "past both"],
+)
+def test_what_the_customer_s_day_counts_no_more_counts_in_the_person_s_day(
+    stack: Stack, customer_hours: int, person_hours: int, together: int
+) -> None:
+    """Goodwill for Omar, asked for `person_hours` before another for him, which is looked at `customer_hours` after the first."""
+    world = build_world(stack, policy=generous())
+    intents = []
+    for number in (1, 2):
+        order = add_order(stack, world, f"O-{number}", customer_id=world.omar, lines=(Line("LAMP", 1, 58_00),))
+        intents.append(intent_of(stack, world, give(stack, world, order, "goodwill", "LAMP", 15_00))["intent_id"])
+    for intent_id, hours in zip(intents, (customer_hours, customer_hours - person_hours), strict=True):
+        as_administrator(
+            stack, "UPDATE intents SET created_at = created_at - make_interval(hours => %s) WHERE intent_id = %s", hours, intent_id
+        )  # fmt: skip
+    with transaction(stack.console, world.merchant_id) as db:
+        found = read_sum(db, world.merchant_id, intents[1])
+    assert found is not None
+    assert found.together_minor == together

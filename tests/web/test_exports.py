@@ -21,6 +21,7 @@ from ledger.errors import WrongState
 from ledger.exports import begin_export, only_export
 from ledger.factors import note_shown
 from tests import lives
+from tests.authenticator import an_app, enrolled
 from tests.refunds import as_administrator
 from tests.web.desk import Desk
 from tests.web.test_factors import adds_app, code_of
@@ -50,9 +51,14 @@ def sent(desk: Desk, what: str, by: Person | None = None, *, status: int = 200, 
 def shows(desk: Desk, person: Person, kind: str = "totp") -> None:
     """The person has just shown something in each session of theirs."""
     desk.at(person)
+    app = an_app(desk.stack, person) if kind == "totp" else None
+    key = enrolled(desk.stack, person).credential_id if kind == "passkey" else None
     for row in as_administrator(desk.stack, "SELECT session_hash FROM sessions WHERE staff_id = %s", person.staff_id):
         with transaction(desk.stack.console) as db:
-            note_shown(db, person.staff_id, bytes(row["session_hash"]), kind, signs_money=kind in ("totp", "passkey"))
+            note_shown(
+                db, person.staff_id, bytes(row["session_hash"]), kind, signs_money=kind in ("totp", "passkey"), factor_id=app,
+                credential_id=key,
+            )  # fmt: skip
 
 
 def around_now(desk: Desk) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.stack import Stack, without
 from tests.web.desk import Desk
 from tests.world import World, build_world, usual_policy
 
-ROUTES = {"manager_from_minor": {"GBP": 25000}, "passkey_from_minor": {"GBP": 1}}
+ROUTES = {"manager_from_minor": {"GBP": 25000}, "passkey_from_minor": {"GBP": 4000}}
 
 
 @pytest.fixture
@@ -79,13 +79,19 @@ def test_two_admins_reset_a_person_and_what_waits_is_held(desk: Desk) -> None:
     assert priya.ask("GET", desk.url("/factors")).status_code == 303
 
 
-def test_what_was_approved_before_the_loss_goes_on_if_a_session_did_it(stack: Stack, world: World) -> None:
+def test_what_the_key_approved_before_it_was_lost_is_held_too_for_it_is_over(stack: Stack, world: World) -> None:
     intent_id = approved(stack, world)
     as_administrator(stack, "UPDATE approvals SET approved_at = approved_at - interval '2 hours'")
-    done = answered(stack, world, asked(stack, world), world.jonas.staff_id)
-    assert done == (world.priya.staff_id, 0)
-    assert lives.state(stack, world, intent_id) == "approved"
-    assert lives.claim(stack, world) == []  # its key is over all the same: the worker holds it
+    assert answered(stack, world, asked(stack, world), world.jonas.staff_id) == (world.priya.staff_id, 1)
+    assert lives.state(stack, world, intent_id) == "held"
+
+
+def test_what_was_approved_before_the_loss_goes_on_if_a_session_did_it(stack: Stack, world: World) -> None:
+    intent_id = lives.propose(stack, world, (("TEE", 1),))["intent_id"]
+    lives.approve_as(stack, world, world.priya, intent_id)
+    reset_id = asked(stack, world, hours=0)
+    assert answered(stack, world, reset_id, world.jonas.staff_id) == (world.priya.staff_id, 0)
+    assert [one.intent_id for one in lives.claim(stack, world)] == [intent_id]
 
 
 @pytest.mark.parametrize("who", ["ada", "priya"])

@@ -48,7 +48,8 @@ BEGIN
     IF NEW.strength IN ('factor', 'passkey') THEN
         IF NOT (CASE NEW.strength
             WHEN 'factor' THEN EXISTS (SELECT 1 FROM factor_acts f WHERE f.approval_id = NEW.approval_id
-                AND f.staff_id = NEW.staff_id AND f.signs_money AND f.shown_at > NEW.approved_at - interval '5 minutes')
+                AND f.staff_id = NEW.staff_id AND f.signs_money AND f.shown_at > NEW.approved_at - interval '5 minutes'
+                AND act_counts(f.factor_id, f.credential_id))
             ELSE EXISTS (SELECT 1 FROM approval_assertions s JOIN approval_challenges c
                 ON c.merchant_id = s.merchant_id AND c.nonce = s.nonce WHERE s.merchant_id = NEW.merchant_id
                 AND s.approval_id = NEW.approval_id AND s.staff_id = NEW.staff_id AND c.staff_id = NEW.staff_id
@@ -57,6 +58,10 @@ BEGIN
             RAISE EXCEPTION 'an approval shows what it was made with' USING ERRCODE = 'check_violation',
                 CONSTRAINT = 'shows_its_strength';
         END IF;
+    END IF;
+    -- S31: what was signed with a key is good for four hours, all else for a day.
+    IF NEW.expires_at > NEW.approved_at + (CASE NEW.strength WHEN 'passkey' THEN interval '4 hours' ELSE interval '24 hours' END) THEN
+        RAISE EXCEPTION 'this approval would be good for too long' USING ERRCODE = 'check_violation', CONSTRAINT = 'good_for_hours';
     END IF;
     RETURN NEW;
 END $$;

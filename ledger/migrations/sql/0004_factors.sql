@@ -74,9 +74,18 @@ CREATE TABLE factor_acts (
     shown_at timestamptz NOT NULL DEFAULT now(),
     spent_at timestamptz,
     approval_id uuid UNIQUE,
-    CHECK (approval_id IS NULL OR (spent_at IS NOT NULL AND signs_money))
+    factor_id uuid REFERENCES totp_factors (factor_id),
+    credential_id bytea REFERENCES passkeys (credential_id),
+    CHECK (approval_id IS NULL OR (spent_at IS NOT NULL AND signs_money)),
+    CONSTRAINT shown_with_what CHECK ((kind = 'totp') = (factor_id IS NOT NULL) AND (kind = 'passkey') = (credential_id IS NOT NULL))
 );
 CREATE INDEX factor_acts_unspent ON factor_acts (session_hash) WHERE spent_at IS NULL;
+-- What was shown counts as long as the app or key it was shown with: one that ended takes what it had shown along, spent or not.
+CREATE FUNCTION act_counts(factor uuid, credential bytea) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT NOT EXISTS (SELECT 1 FROM totp_factors t WHERE t.factor_id = factor AND t.ended_at IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM passkeys k WHERE k.credential_id = credential AND k.ended_at IS NOT NULL)
+$$;
 CREATE FUNCTION spend_once() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION 'this was spent already' USING ERRCODE = 'restrict_violation';
@@ -136,6 +145,14 @@ CREATE TABLE approval_assertions (
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON approval_assertions FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON approval_assertions FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
+-- Whether the key or app that an approval was made with has ended by now.
+CREATE FUNCTION proof_is_over(merchant uuid, approval uuid) RETURNS boolean
+    LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM approval_assertions s JOIN passkeys k ON k.credential_id = s.credential_id
+            WHERE s.merchant_id = merchant AND s.approval_id = approval AND k.ended_at IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM factor_acts f WHERE f.approval_id = approval AND NOT act_counts(f.factor_id, f.credential_id))
+$$;
+
 -- Lost everything: one admin asks, another decides, neither is the person. `lost_since`: from when on nothing of theirs counts.
 CREATE TABLE factor_resets (
     merchant_id uuid NOT NULL,
@@ -179,6 +196,8 @@ CREATE INDEX factor_acts_recovered ON factor_acts (staff_id, shown_at) WHERE kin
 
 GRANT EXECUTE ON FUNCTION strength_for(jsonb, text, bigint, boolean) TO onceback_console, onceback_worker;
 GRANT EXECUTE ON FUNCTION recovered_lately(uuid) TO onceback_console;
+GRANT EXECUTE ON FUNCTION act_counts(uuid, bytea), proof_is_over(uuid, uuid) TO onceback_console, onceback_worker;
+GRANT SELECT (factor_id, ended_at) ON totp_factors TO onceback_worker;
 GRANT SELECT, INSERT ON totp_factors, passkeys, recovery_codes, factor_acts, key_ceremonies, approval_challenges,
     approval_assertions, factor_resets TO onceback_console;
 GRANT UPDATE (confirmed_at, last_step, last_used_at, ended_at) ON totp_factors TO onceback_console;
