@@ -7,9 +7,9 @@ added ends the half session and every other of the person, and begins a whole on
 from flask import Blueprint, Response, make_response, redirect, render_template, url_for
 from sqlalchemy import Connection
 
-from console import entering, notices, passkeys, sessions
+from console import entering, notices, passkeys, sessions, showing
 from console.access import half, permission
-from console.factors import WRONG_CODE, CodeForm, app_shown, first_error
+from console.factors import CodeForm, app_shown, first_error
 from console.forms import ConsoleForm, new_operation
 from console.installation import installed
 from console.log import log
@@ -39,7 +39,7 @@ def begin_app() -> Response:
     """Makes a seed for the app; the next page shows it."""
     ConsoleForm().require()
     with transaction(installed().engine) as db:
-        factors.begin_app(db, me(), key_of_seeds(), replacing=_recovered())
+        factors.begin_app(db, me(), here(), key_of_seeds(), replacing=_recovered())
     return make_response(redirect(url_for("enrolment.new_app"), 303))
 
 
@@ -59,10 +59,10 @@ def confirm_app() -> Response:
     form = CodeForm()
     if error := first_error(form):
         return _app_page(error)
-    with transaction(installed().engine) as db:
-        right = factors.confirm_app(db, me(), key_of_seeds(), str(form.code.data), replacing=_recovered())
-        let_in = _let_in(db, "An authenticator app") if right else None
-    return _added("totp", *let_in) if let_in else _app_page(WRONG_CODE)
+    error, let_in = showing.confirm_app(
+        str(form.code.data), lambda db: _let_in(db, "An authenticator app"), door=True, replacing=_recovered()
+    )
+    return _added("totp", *let_in) if let_in else _app_page(error)
 
 
 @blueprint.post("/key/challenge")
@@ -122,7 +122,7 @@ def _added(kind: str, session_id: str, codes: list[str]) -> Response:
 
 def _app_page(error: str) -> Response:
     with transaction(installed().engine, read_only=True) as db:
-        secret = factors.waiting_secret(db, me(), key_of_seeds())
+        secret = factors.waiting_secret(db, me(), here(), key_of_seeds())
     if secret is None:
         return _page("" if not error else "That took too long. Begin again.")
     shown = app_shown(secret) | {

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyotp
 import segno
 from flask import Blueprint, Response, g, url_for
+from sqlalchemy import Connection
 from wtforms import PasswordField, StringField
 from wtforms.validators import InputRequired, Length
 
@@ -34,9 +35,6 @@ KIND_TEXTS: Final = {
 }  # fmt: skip
 # Light space around a QR code, in modules (ISO/IEC 18004).
 QUIET_ZONE: Final = 4
-WRONG_CODE: Final = (
-    "That is not the code this app shows now. Check that the clock of your phone is right, then try again."
-)
 
 
 class CodeForm(ConsoleForm):
@@ -103,7 +101,7 @@ def begin_app() -> Response:
     ConsoleForm().require()
     with transaction(installed().engine) as db:
         factors.spend(db, me(), here())
-        factors.begin_app(db, me(), key_of_seeds())
+        factors.begin_app(db, me(), here(), key_of_seeds())
     return see_other("factors.new_app")
 
 
@@ -119,16 +117,9 @@ def new_app() -> Response:
 def confirm_app() -> Response:
     """Takes the app into use with its first code; the first factor comes with recovery codes, shown here once."""
     form = CodeForm()
-    error = first_error(form)
-    codes: list[str] = []
+    error, codes = first_error(form), None
     if not error:
-        with transaction(installed().engine) as db:
-            if not factors.confirm_app(db, me(), key_of_seeds(), str(form.code.data)):
-                error = WRONG_CODE
-            else:
-                sessions.end_others(db, me(), here())
-                notices.factor_changed(db, me(), "An authenticator app was added.")
-                codes = factors.new_codes(db, me()) if not factors.codes_left(db, me()) else []
+        error, codes = showing.confirm_app(str(form.code.data), _app_added)
     if error:
         return _new_app_page(error)
     log.warning("factor_added", staff_id=me(), kind="totp")
@@ -172,6 +163,13 @@ def first_error(form: ConsoleForm) -> str:
     return "" if form.validate() else str(next(error for field in form for error in field.errors))
 
 
+def _app_added(db: Connection) -> list[str]:
+    """Ends the person's other sessions and tells them; the recovery codes that come with a first factor."""
+    sessions.end_others(db, me(), here())
+    notices.factor_changed(db, me(), "An authenticator app was added.")
+    return factors.new_codes(db, me()) if not factors.codes_left(db, me()) else []
+
+
 def _shown() -> Response:
     say("ok", "That was you.", "It counts for five minutes here, for one change.")
     return see_other("factors.index")
@@ -179,7 +177,7 @@ def _shown() -> Response:
 
 def _new_app_page(error: str) -> Response:
     with reading() as db:
-        secret = factors.waiting_secret(db, me(), key_of_seeds())
+        secret = factors.waiting_secret(db, me(), here(), key_of_seeds())
         if secret is None:
             return see_other("factors.index")
         shown = app_shown(secret) | {

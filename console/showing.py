@@ -4,7 +4,8 @@ A try is counted before it is looked at (S4): five misses in a quarter of an hou
 in a transaction of its own, fresh for five minutes in this session.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from flask import Response, current_app, g, jsonify, request
@@ -21,7 +22,11 @@ from ledger.database import first, scalar, transaction
 from ledger.passkey_proof import CounterWentBack, Party, ProofRefused, read_signed
 from ledger.passkeys import CEREMONY_SECONDS, begin_ceremony, passkeys_of, show_key, spend_ceremony
 
+R = TypeVar("R")
 WRONG: Final = "That code is not right, or was used before. Wait for the next one."
+NOT_ITS_CODE: Final = (
+    "That is not the code this app shows now. Check that the clock of your phone is right, then try again."
+)
 WAIT: Final = "Five wrong tries. Wait a quarter of an hour, then try again."
 _NOT_RIGHT: Final = "That is not right. Check what you typed."
 
@@ -58,6 +63,24 @@ def show_code(code: str, *, door: bool = False) -> str:
             throttle.forgive(db, tried)
     _said("totp", right=right)
     return "" if right else WRONG
+
+
+def confirm_app(
+    code: str, done: Callable[[Connection], R], *, door: bool = False, replacing: bool = False
+) -> tuple[str, R | None]:
+    """Takes the app that waits in this session into use with its first code: what is wrong with it, or "", and what was `done`
+    in the same transaction once it was right."""
+    came = None
+    with transaction(installed().engine) as db:
+        tried = _take(db, door=door)
+        if tried.verdict != "go":
+            return WAIT, None
+        right = factors.confirm_app(db, me(), here(), key_of_seeds(), code, replacing=replacing)
+        if right:
+            throttle.forgive(db, tried)
+            came = done(db)
+    _said("totp", right=right)
+    return ("", came) if right else (NOT_ITS_CODE, None)
 
 
 def show_password(password: str, recovery: str = "") -> str:

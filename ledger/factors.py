@@ -57,9 +57,10 @@ def find_app(db: Connection, staff_id: UUID) -> App | None:
     return App(**row, signs_from=row["confirmed_at"] + SIGNS_AFTER) if row else None
 
 
-def begin_app(db: Connection, staff_id: UUID, key: bytes, *, replacing: bool = False) -> None:
-    """A new seed, waiting for its first code; one that waited before is forgotten. Raises WrongState with an app in use, which a
-    new one may only be `replacing` for whoever lost it.
+def begin_app(db: Connection, staff_id: UUID, session_hash: bytes, key: bytes, *, replacing: bool = False) -> None:
+    """A new seed, waiting in this session for its first code; one that waited before, in whichever, is forgotten.
+
+    Raises WrongState with an app in use, which a new one may only be `replacing` for whoever lost it.
 
     `key` is 32 bytes that are not in the database: the seed is sealed with it for this person and nobody else.
     """
@@ -72,14 +73,14 @@ def begin_app(db: Connection, staff_id: UUID, key: bytes, *, replacing: bool = F
     nonce = secrets.token_bytes(12)
     sealed = nonce + AESGCM(key).encrypt(nonce, secrets.token_bytes(SEED_BYTES), staff_id.bytes)
     run(
-        db, "INSERT INTO totp_factors (factor_id, staff_id, sealed_seed) VALUES (:f, :s, :seed)",
-        f=uuid7(), s=staff_id, seed=sealed,
+        db, "INSERT INTO totp_factors (factor_id, staff_id, session_hash, sealed_seed) VALUES (:f, :s, :h, :seed)",
+        f=uuid7(), s=staff_id, h=session_hash, seed=sealed,
     )  # fmt: skip
 
 
 _WAITING: Final = """
     SELECT factor_id, sealed_seed, extract(epoch FROM now())::bigint AS at, last_step FROM totp_factors WHERE staff_id = :s
-        AND ended_at IS NULL AND confirmed_at IS NULL AND made_at > now() - make_interval(mins => :m)
+        AND session_hash = :h AND ended_at IS NULL AND confirmed_at IS NULL AND made_at > now() - make_interval(mins => :m)
 """
 _IN_USE: Final = """
     SELECT factor_id, sealed_seed, extract(epoch FROM now())::bigint AS at, last_step,
@@ -88,16 +89,18 @@ _IN_USE: Final = """
 """
 
 
-def waiting_secret(db: Connection, staff_id: UUID, key: bytes) -> str | None:
-    """The secret that waits for its first code, as apps take it; None when there is none, or it waited too long."""
-    row = first(db, _WAITING, s=staff_id, m=PENDING_MINUTES)
+def waiting_secret(db: Connection, staff_id: UUID, session_hash: bytes, key: bytes) -> str | None:
+    """The secret that waits in this session for its first code, as apps take it; None when there is none, or it waited too long."""
+    row = first(db, _WAITING, s=staff_id, h=session_hash, m=PENDING_MINUTES)
     return _opened(row, staff_id, key) if row else None
 
 
-def confirm_app(db: Connection, staff_id: UUID, key: bytes, code: str, *, replacing: bool = False) -> bool:
+def confirm_app(
+    db: Connection, staff_id: UUID, session_hash: bytes, key: bytes, code: str, *, replacing: bool = False
+) -> bool:
     """Takes a new app into use with its first code, and with `replacing` ends the one before; False when the code is not its own
-    or nothing waits."""
-    row = first(db, _WAITING, s=staff_id, m=PENDING_MINUTES)
+    or nothing waits in this session."""
+    row = first(db, _WAITING, s=staff_id, h=session_hash, m=PENDING_MINUTES)
     step = _step_of(_opened(row, staff_id, key), row["at"], code) if row else None
     if row is None or step is None:
         return False

@@ -94,14 +94,15 @@ def a_session(stack: Stack, person: Person) -> bytes:
 
 def an_app(stack: Stack, person: Person) -> UUID:
     """The authenticator app that the person has had for two days; nobody needs its codes."""
+    session = a_session(stack, person)
     with transaction(stack.owner) as db:
         found: UUID | None = scalar(
             db, "SELECT factor_id FROM totp_factors WHERE staff_id = :s AND ended_at IS NULL", s=person.staff_id
         )
         return found or scalar(
-            db, "INSERT INTO totp_factors (factor_id, staff_id, sealed_seed, confirmed_at, last_step)"
-            " VALUES (:f, :s, :seed, now() - interval '2 days', 1) RETURNING factor_id",
-            f=uuid7(), s=person.staff_id, seed=bytes(60),
+            db, "INSERT INTO totp_factors (factor_id, staff_id, session_hash, sealed_seed, confirmed_at, last_step)"
+            " VALUES (:f, :s, :h, :seed, now() - interval '2 days', 1) RETURNING factor_id",
+            f=uuid7(), s=person.staff_id, h=session, seed=bytes(60),
         )  # fmt: skip
 
 

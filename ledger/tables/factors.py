@@ -21,6 +21,7 @@ totp_factors = Table(
     metadata,
     Column("factor_id", Uuid, primary_key=True),
     Column("staff_id", Uuid, nullable=False),
+    Column("session_hash", LargeBinary, nullable=False),
     Column("sealed_seed", LargeBinary, nullable=False),
     Column("made_at", MOMENT, nullable=False, server_default=NOW),
     Column("confirmed_at", MOMENT),
@@ -28,6 +29,7 @@ totp_factors = Table(
     Column("last_used_at", MOMENT),
     Column("ended_at", MOMENT),
     ForeignKeyConstraint(["staff_id"], ["staff.staff_id"]),
+    ForeignKeyConstraint(["session_hash"], ["sessions.session_hash"]),
     Index(
         "one_app_of_a_person",
         "staff_id",

@@ -160,6 +160,33 @@ def test_a_wrong_first_code_says_so_and_the_app_waits(desk: Desk, priya: Browser
     assert as_administrator(desk.stack, "SELECT confirmed_at FROM totp_factors")[0]["confirmed_at"] is None
 
 
+def test_a_seed_waits_in_the_session_that_made_it_and_in_no_other(
+    desk: Desk, priya: Browser, open_browser: Callable[..., Browser]
+) -> None:
+    """A second session of hers, or of whoever has her password, neither sees the seed nor takes the app into use."""
+    mine = priya.submit(shows_password(desk, priya).form("/factors/app"))
+    secret = re.sub(r"\s", "", re.findall(r"<dd><code>([A-Z2-7 ]+)</code>", mine.html)[0])
+    other = open_browser()
+    other.sign_in(desk.world.priya)
+    assert other.ask("GET", desk.url("/factors/app")).status_code == 303
+    token = other.get(desk.url("/factors")).form("/factors/password").values
+    fields = {name: token[name] for name in ("csrf_token", "operation")}
+    answer = other.ask("POST", desk.url("/factors/app/first-code"), data=fields | {"code": code_of(secret)})
+    assert answer.status_code == 303
+    assert as_administrator(desk.stack, "SELECT confirmed_at FROM totp_factors") == [{"confirmed_at": None}]
+    assert "Your recovery codes" in priya.submit(mine.form("/app/first-code"), status=200, code=code_of(secret)).text
+
+
+def test_the_first_code_is_guessed_five_times_and_no_more(desk: Desk, priya: Browser) -> None:
+    page = priya.submit(shows_password(desk, priya).form("/factors/app"))
+    secret = re.sub(r"\s", "", re.findall(r"<dd><code>([A-Z2-7 ]+)</code>", page.html)[0])
+    for _ in range(5):
+        page = priya.submit(page.form("/app/first-code"), status=422, code="000000")
+    page = priya.submit(page.form("/app/first-code"), status=422, code=code_of(secret))
+    assert "Five wrong tries" in page.text
+    assert as_administrator(desk.stack, "SELECT confirmed_at FROM totp_factors") == [{"confirmed_at": None}]
+
+
 def test_a_wrong_password_shows_nothing_and_the_sixth_try_waits(desk: Desk, priya: Browser) -> None:
     for _ in range(5):
         page = priya.submit(factors(desk, priya).form("/factors/password"), status=422, password="not mine at all")

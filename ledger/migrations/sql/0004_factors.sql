@@ -1,10 +1,11 @@
 -- Second factors and passkeys of people, what they showed with them, and how strong an approval has to be (S4-S8, S15, S27-S34).
 
 -- The seed of a person's authenticator app, sealed for that person with a key outside the database. `last_step`: the newest
--- half-minute a code of it was taken for, so that no code is taken twice.
+-- half-minute a code of it was taken for, so that no code is taken twice. Until its first code it waits in `session_hash` alone.
 CREATE TABLE totp_factors (
     factor_id uuid PRIMARY KEY,
     staff_id uuid NOT NULL REFERENCES staff (staff_id),
+    session_hash bytea NOT NULL REFERENCES sessions (session_hash),
     sealed_seed bytea NOT NULL CHECK (length(sealed_seed) BETWEEN 40 AND 200),
     made_at timestamptz NOT NULL DEFAULT now(),
     confirmed_at timestamptz,
