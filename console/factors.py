@@ -117,7 +117,8 @@ def new_app() -> Response:
 def confirm_app() -> Response:
     """Takes the app into use with its first code; the first factor comes with recovery codes, shown here once."""
     form = CodeForm()
-    error, codes = first_error(form), None
+    codes: list[str] | None = None
+    error = first_error(form)
     if not error:
         error, codes = showing.confirm_app(str(form.code.data), _app_added)
     if error:

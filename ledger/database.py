@@ -19,7 +19,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql as quoting
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 from sqlalchemy import Connection, Engine, RowMapping, create_engine, event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
@@ -67,6 +67,12 @@ def connect(url: str, *, pool_size: int = 8, statement_seconds: int = WEB_STATEM
     )
     event.listen(engine, "connect", _made)
     event.listen(engine, "do_execute", _begins_before)
+    event.listen(engine, "do_executemany", _begins_before)
+    event.listen(
+        engine,
+        "do_execute_no_params",
+        lambda cursor, statement, context: _begins_before(cursor, statement, (), context),
+    )
     event.listen(engine, "checkin", _rests)
     event.listen(engine, "checkout", lambda raw, record, _fairy: _wakes(engine, raw, record))
     return engine
@@ -79,7 +85,10 @@ def _made(raw: Any, _record: Any) -> None:
 def _begins_before(_cursor: Any, _statement: str, _values: Any, context: Any) -> None:
     """For statements that take SQLAlchemy's own way. An event of connections would cost every transaction, this one does not."""
     db = context.root_connection
-    if db.in_transaction() and "begins" in db.info:
+    if not db.in_transaction():
+        return
+    _refuse_after_the_commit(db)
+    if "begins" in db.info:
         _raw(db)
 
 
@@ -119,11 +128,13 @@ def transaction(
     Without `merchant_id` tenant tables show no rows. `staff_id` and `token_id` open the person's own memberships and the
     token's own row before a tenant is known. A read-only transaction cannot write whatever its code does.
 
-    It begins with its first statement; where that is one of several `together`, in their round trip.
+    It begins with its first statement; where that is one of several `together`, in their round trip. Raises InternalError at its
+    end when a statement failed and whoever ran it went on: the server would keep nothing of it and say so to nobody.
     """
     with _one_more_open(), engine.begin() as db:
         db.info["begins"] = (read_only, str(merchant_id or ""), str(staff_id or ""), token_id)
         yield db
+        _refuse_failed(db)
 
 
 @contextmanager
@@ -136,6 +147,7 @@ def transaction_that_asks(
     """
     with _one_more_open(), engine.begin() as db:
         yield db, _begin(db, (False, str(merchant_id), "", ""), sql, values)
+        _refuse_failed(db)
 
 
 @contextmanager
@@ -306,8 +318,9 @@ def commit_later(db: Connection) -> None:
 
     Only what an entry point said is its last act calls this: rows that many wait for are then held by nobody who waits for
     this process. The transaction is over with it, and a statement after it raises AssertionError. If one before it failed,
-    nothing is committed.
+    nothing is committed, which is raised here, or at the end of the block or of the transaction.
     """
+    _refuse_failed(db)
     try:
         _raw(db).commit()
     except psycopg.Error as error:
@@ -327,6 +340,23 @@ def _row_count(cursor: Cursor) -> int:
     return cursor.rowcount
 
 
+def _refuse_failed(db: Connection) -> None:
+    """A COMMIT of what failed is a ROLLBACK, and its answer no error (PostgreSQL)."""
+    if not db.in_transaction() or db.invalidated:
+        return
+    raw = cast("psycopg.Connection[Any]", db.connection.dbapi_connection)
+    if raw.pgconn.transaction_status == TransactionStatus.INERROR:
+        error = psycopg.errors.InFailedSqlTransaction(
+            "a statement of this transaction failed: nothing of it can be kept"
+        )
+        _raise(db, "COMMIT", error)
+
+
+def _refuse_after_the_commit(db: Connection) -> None:
+    if "over" in db.info:
+        raise AssertionError("the transaction was committed with the act before this statement")
+
+
 def _raw(db: Connection) -> psycopg.Connection[Any]:
     """The driver's connection, in a transaction."""
     if (begins := db.info.pop("begins", None)) is not None:
@@ -335,8 +365,7 @@ def _raw(db: Connection) -> psycopg.Connection[Any]:
 
 
 def _driver(db: Connection) -> psycopg.Connection[Any]:
-    if "over" in db.info:
-        raise AssertionError("the transaction was committed with the act before this statement")
+    _refuse_after_the_commit(db)
     if not db.in_transaction():
         db.begin()
     return cast("psycopg.Connection[Any]", db.connection.dbapi_connection)

@@ -131,7 +131,7 @@ def test_the_database_refuses_an_approval_by_what_ended_and_without_the_guard_ta
 def test_an_act_names_what_it_was_shown_with(stack: Stack, world: World) -> None:
     session = a_session(stack, world.priya)
     for kind in ("totp", "passkey"):
-        with transaction(stack.console) as db, pytest.raises(IntegrityError, match="shown_with_what"):
+        with pytest.raises(IntegrityError, match="shown_with_what"), transaction(stack.console) as db:
             note_shown(db, world.priya.staff_id, session, kind, signs_money=True)
 
 

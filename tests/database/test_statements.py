@@ -2,11 +2,14 @@
 
 import os
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
 
 from ledger import database
@@ -23,6 +26,8 @@ from ledger.database import (
     transaction_that_asks,
 )
 from tests.stack import Stack
+
+ADD: Final = "INSERT INTO sign_in_misses (miss_id, bucket) VALUES (:i, sha256('door'))"
 
 
 def test_names_are_bound_and_all_else_stays_as_it_is_written(db: Connection) -> None:
@@ -161,6 +166,97 @@ def _add_fail_and_commit(stack: Stack, add: str, miss_id: UUID) -> None:
         run_later(db, add, i=miss_id)
         run_later(db, "SELECT 1 / 0")
         commit_later(db)
+
+
+def test_a_statement_that_failed_and_was_passed_over_is_an_error_at_the_end_and_nothing_is_kept(stack: Stack) -> None:
+    lost = uuid4()
+
+    def passed_over() -> None:
+        with transaction(stack.console) as db:
+            run(db, ADD, i=lost)
+            with suppress(DBAPIError):
+                scalar(db, "SELECT 1 / 0")
+
+    def passed_over_along() -> None:
+        with transaction_that_asks(stack.console, uuid4(), "SELECT 1") as (db, _said):
+            run(db, ADD, i=lost)
+            with suppress(DBAPIError):
+                db.execute(text("SELECT 1 / 0"))
+
+    for leaves in (passed_over, passed_over_along):
+        with pytest.raises(InternalError, match="nothing of it can be kept"):
+            leaves()
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT count(*) FROM sign_in_misses WHERE miss_id = :i", i=lost) == 0
+
+
+def test_what_failed_in_a_savepoint_alone_is_passed_over(stack: Stack) -> None:
+    kept = uuid4()
+    with transaction(stack.console) as db:
+        run(db, ADD, i=kept)
+        with suppress(DBAPIError), db.begin_nested():
+            scalar(db, "SELECT 1 / 0")
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT count(*) FROM sign_in_misses WHERE miss_id = :i", i=kept) == 1
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in the block", "before it"])
+def test_a_commit_after_a_failed_statement_that_was_passed_over_is_an_error(stack: Stack, *, inside: bool) -> None:
+    lost = uuid4()
+
+    def leaves() -> None:
+        with transaction(stack.console) as db:
+            if not inside:
+                with suppress(DBAPIError):
+                    scalar(db, "SELECT 1 / 0")
+            with together(db):
+                run_later(db, "SELECT 1")
+                if inside:
+                    with suppress(DBAPIError):
+                        scalar(db, "SELECT 1 / 0")
+                else:
+                    run_later(db, ADD, i=lost)
+                commit_later(db)
+
+    with pytest.raises(DBAPIError):
+        leaves()
+    with transaction(stack.console) as db:
+        assert scalar(db, "SELECT count(*) FROM sign_in_misses WHERE miss_id = :i", i=lost) == 0
+
+
+BY_SQLALCHEMY: dict[str, Callable[[Connection], Any]] = {
+    "text": lambda db: db.execute(text("SELECT 1")),
+    "as the driver takes it": lambda db: db.exec_driver_sql("SELECT 1"),
+    "without parameters": lambda db: db.execution_options(no_parameters=True).exec_driver_sql("SELECT 1"),
+    "many": lambda db: db.execute(text("SELECT set_config('onceback.merchant', :m, true)"), [{"m": ""}, {"m": ""}]),
+}
+
+
+@pytest.mark.parametrize("how", BY_SQLALCHEMY)
+def test_no_statement_of_any_kind_follows_a_commit_that_left_with_the_act(stack: Stack, how: str) -> None:
+    with transaction(stack.console) as db:
+        with together(db):
+            run_later(db, "SELECT 1")
+            commit_later(db)
+        with pytest.raises(AssertionError, match="committed with the act"):
+            BY_SQLALCHEMY[how](db)
+
+
+@pytest.mark.parametrize("how", BY_SQLALCHEMY)
+def test_whatever_the_first_statement_is_the_tenant_is_set_before_it(stack: Stack, how: str) -> None:
+    merchant = uuid4()
+    with transaction(stack.console, merchant, read_only=True) as db:
+        if how == "many":
+            db.execute(text("SELECT set_config('onceback.token', :m, true)"), [{"m": "a"}, {"m": "b"}])
+        else:
+            BY_SQLALCHEMY[how](db)
+        found = first(
+            db, "SELECT current_setting('onceback.merchant') AS m, current_setting('transaction_read_only') AS r"
+        )
+        assert found is not None
+        assert dict(found) == {"m": str(merchant), "r": "on"}
+        if how == "many":
+            assert scalar(db, "SELECT current_setting('onceback.token')") == "b"
 
 
 def test_a_read_only_transaction_cannot_write(stack: Stack) -> None:

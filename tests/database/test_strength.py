@@ -337,7 +337,7 @@ def _as(strength: str) -> Callable[..., Any]:
 
 def test_a_nonce_is_signed_for_once_by_a_constraint(stack: Stack, world: World, key: Authenticator) -> None:
     approved(stack, world, key)
-    with transaction(stack.owner, world.merchant_id) as db, pytest.raises(IntegrityError, match="signed_once"):
+    with pytest.raises(IntegrityError, match="signed_once"), transaction(stack.owner, world.merchant_id) as db:
         run(
             db, "INSERT INTO approval_assertions SELECT merchant_id, :a, nonce, staff_id, credential_id, act, earlier, client_data,"
             " authenticator_data, signature, counter_before, counter_after FROM approval_assertions", a=uuid7(),
@@ -355,5 +355,5 @@ def test_what_ended_or_was_spent_stays_so(stack: Stack, world: World, key: Authe
         "UPDATE passkeys SET ended_at = NULL", "UPDATE factor_acts SET spent_at = NULL",
         "UPDATE approval_challenges SET spent_at = NULL", "UPDATE key_ceremonies SET spent_at = NULL",
     ):  # fmt: skip
-        with transaction(stack.owner, world.merchant_id) as db, pytest.raises((IntegrityError, LedgerError)):
+        with pytest.raises((IntegrityError, LedgerError)), transaction(stack.owner, world.merchant_id) as db:
             run(db, statement)

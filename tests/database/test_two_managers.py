@@ -207,7 +207,7 @@ def test_a_first_approval_of_something_else_is_not_seconded(stack: Stack, world:
     as_administrator(stack, "UPDATE approvals SET fingerprint = decode(repeat('00', 32), 'hex')")
     with pytest.raises(WrongState, match="no longer counts"):
         lives.approve_as(stack, world, world.mara, intent["intent_id"])
-    with transaction(stack.console, world.merchant_id) as db, pytest.raises(IntegrityError, match="what the first did"):
+    with pytest.raises(IntegrityError, match="what the first did"), transaction(stack.console, world.merchant_id) as db:
         run(
             db, "INSERT INTO approvals SELECT merchant_id, gen_random_uuid(), intent_id, 2, 'staff:' || CAST(:who AS text), :who,"
             " requester, case_opener, decode(repeat('11', 32), 'hex'), strength, note, operation_key, approved_at, expires_at,"

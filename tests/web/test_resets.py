@@ -100,7 +100,7 @@ def test_neither_who_asked_nor_the_person_decides(stack: Stack, world: World, wh
     reset_id = asked(stack, world)
     with pytest.raises(SamePerson):
         answered(stack, world, reset_id, getattr(world, who).staff_id)
-    with transaction(stack.owner, world.merchant_id) as db, pytest.raises(IntegrityError, match="two_others_reset"):
+    with pytest.raises(IntegrityError, match="two_others_reset"), transaction(stack.owner, world.merchant_id) as db:
         run(
             db,
             "UPDATE factor_resets SET decided_by = :s, decided_at = now(), granted = true",
