@@ -170,6 +170,18 @@ def ask_for_factors(slug: str, of: str) -> None:
     click.echo(f"{slug} asks {_FACTOR_TEXTS[of]}.")
 
 
+@merchant_group.command("expect")
+@click.argument("slug")
+@click.argument("credential")
+@click.argument("account")
+def expect_account(slug: str, credential: str, account: str) -> None:
+    """Name the account (acct_…) that a key of PROVIDER_KEYS opens; workers prove it before the next call."""
+    with _transaction() as db:
+        merchants.expect_account(db, merchants.merchant_by_slug(db, slug), credential, account)
+    log.warning("account_expected", engineer=_account(), merchant=slug)
+    click.echo(f"{credential} of {slug} has to open {account}. What was approved and not sent is approved anew.")
+
+
 @click.group("staff")
 def staff() -> None:
     """People who sign in."""

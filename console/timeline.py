@@ -84,7 +84,7 @@ WHY: Final = {
     "not_paid_by_hand": "it was not paid by hand, or taken back, say two people",
     "charges": "the charges of the order changed since they were read",
     "exchanged": "its units were exchanged", "override": "another amount was asked for",
-    "multicapture": "more of its payment may still be captured",
+    "account": "the account that the shop's key opens is not named", "multicapture": "more of its payment may still be captured",
     "not_supported": "the provider's list no longer supports it",
     "not_at_provider": "the provider has no such refund", "keeps_failing": "never clearly answered",
     "key_too_old": "its key passed its safe age", "refund_vanished": "the provider no longer lists it",

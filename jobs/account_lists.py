@@ -85,7 +85,7 @@ def say_unread(worker: Worker, reading: Reading, failure: LookFailed) -> None:
                 raise_alarm(db, reading.merchant_id, "submitter_stopped", None, text)
         else:
             say_refused(db, reading.merchant_id, failure)
-        if page_failed(db, reading, UNREAD_FOR):
-            text = f"The provider's list of {reading.list} cannot be read: {failure.code}"
+        if page_failed(db, reading, UNREAD_FOR, refused=failure.refused):
+            text = f"The provider's {reading.list} cannot be read: {failure.code}. Nothing of that account is sent until then"
             raise_alarm(db, reading.merchant_id, f"{reading.list}_unread", None, text)
     log.warning("list_not_read", merchant=str(reading.merchant_id), code=failure.code, http_status=failure.http_status)

@@ -68,4 +68,10 @@ class Asking:
 def say_refused(db: Connection, merchant_id: UUID, failure: LookFailed) -> None:
     """Raises the alarm that the provider does not let us ask, if that is what the failure says."""
     if failure.refused:
-        raise_alarm(db, merchant_id, "look_refused", None, f"The provider cannot be asked: {failure.code}")
+        raise_alarm(
+            db,
+            merchant_id,
+            "look_refused",
+            None,
+            f"The provider cannot be asked: {failure.code}. Check the key of the account",
+        )

@@ -32,7 +32,7 @@ def fresh_accounts(worker: Worker, merchant_id: UUID, counts: Counts) -> list[UU
             account.account_id
             for account in due
             if (account.read_seconds is not None and account.read_seconds < FRESH_SECONDS)
-            or disputes_read(worker, merchant_id, account.account_id, counts)
+            or (not account.let_be and disputes_read(worker, merchant_id, account.account_id, counts))
         ]
     except BUSY as error:
         counts["busy"] += 1
@@ -49,7 +49,7 @@ def fresh_for(worker: Worker, merchant_id: UUID, intent_id: UUID) -> bool:
         account = account_of_intent(db, merchant_id, intent_id)
     if account is None or (account.read_seconds is not None and account.read_seconds < FRESH_SECONDS):
         return True
-    return disputes_read(worker, merchant_id, account.account_id, Counts())
+    return not account.let_be and disputes_read(worker, merchant_id, account.account_id, Counts())
 
 
 def disputes_read(worker: Worker, merchant_id: UUID, account_id: UUID, counts: Counts) -> bool:

@@ -54,7 +54,9 @@ _TAKE: Final = """
         coalesce(a.expected_account_ref, '') AS expected_account, r.list,
         coalesce(r.done_to - CAST(:overlap AS interval), now() - CAST(:back AS interval)) AS created_from, r.began_at, r.page_after
 """
-_DUE: Final = "r.due_at <= now()"
+# One that could not be read for a while is let be: each call to what is dead takes as long as a call may, and others wait for it.
+_LET_BE: Final = "coalesce(r.let_be_until > now(), false)"
+_DUE: Final = f"r.due_at <= now() AND NOT {_LET_BE}"
 _DISPUTES: Final = "r.list = 'disputes' AND r.provider_account_id = :a"
 
 
@@ -75,13 +77,13 @@ def take_dispute_reading(db: Connection, merchant_id: UUID, account_id: UUID) ->
 
 
 _PAGE: Final = """
-    UPDATE account_readings SET page_after = :last, failing_since = NULL, due_at = now()
+    UPDATE account_readings SET page_after = :last, failing_since = NULL, let_be_until = NULL, due_at = now()
     WHERE merchant_id = :m AND provider_account_id = :a AND list = :list AND began_at = :began
         AND page_after IS NOT DISTINCT FROM CAST(:after AS text)
 """
 _LAST: Final = """
     UPDATE account_readings SET done_to = :began, read_at = greatest(read_at, :began), began_at = NULL, page_after = NULL,
-        failing_since = NULL
+        failing_since = NULL, let_be_until = NULL
     WHERE merchant_id = :m AND provider_account_id = :a AND list = :list AND began_at = :began
         AND page_after IS NOT DISTINCT FROM CAST(:after AS text)
 """
@@ -99,41 +101,57 @@ def page_was_read(db: Connection, reading: Reading, last_ref: str | None) -> Non
 
 
 _FAILED: Final = """
-    UPDATE account_readings SET failing_since = coalesce(failing_since, now()), began_at = NULL, page_after = NULL
+    UPDATE account_readings SET failing_since = coalesce(failing_since, now()), began_at = NULL, page_after = NULL,
+        let_be_until = CASE WHEN :refused OR failing_since < now() - CAST(:soon AS interval)
+            THEN now() + least(greatest(now() - coalesce(failing_since, now()), CAST(:soon AS interval)),
+                CAST(:most AS interval)) END
     WHERE merchant_id = :m AND provider_account_id = :a AND list = :list
     RETURNING failing_since < now() - CAST(:long AS interval) AS long
 """
 
 
-def page_failed(db: Connection, reading: Reading, long: timedelta) -> bool:
-    """Keeps that the list could not be read; the pass starts anew. Whether it has not been readable for `long`."""
-    return bool(scalar(db, _FAILED, m=reading.merchant_id, a=reading.account_id, list=reading.list, long=long))
+# Until then it is tried at every run, for most of what fails passes; after it for as long again as it has failed, up to MOST.
+LET_BE_AFTER: Final = timedelta(seconds=15)
+LET_BE_MOST: Final = timedelta(minutes=5)
+
+
+def page_failed(db: Connection, reading: Reading, long: timedelta, *, refused: bool) -> bool:
+    """Keeps that the list could not be read; the pass starts anew. Whether it has not been readable for `long`.
+
+    One that keeps failing, or that our key is refused at, is let be for longer and longer.
+    """
+    return bool(scalar(
+        db, _FAILED, m=reading.merchant_id, a=reading.account_id, list=reading.list, long=long, refused=refused,
+        soon=LET_BE_AFTER, most=LET_BE_MOST,
+    ))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DueAccount:
-    """An account at which a refund is due; `read_seconds` ago its disputes were read whole, None: never."""
+    """An account at which a refund is due; `read_seconds` ago its disputes were read whole, None: never. `let_be`: it did not
+    answer for a while, and is not asked now."""
 
     account_id: UUID
     read_seconds: float | None
+    let_be: bool
 
 
-_WITH_WORK: Final = """
-    SELECT a.provider_account_id AS account_id, extract(epoch FROM now() - r.read_at)::float AS read_seconds
+_WITH_WORK: Final = f"""
+    SELECT a.provider_account_id AS account_id, extract(epoch FROM now() - r.read_at)::float AS read_seconds, {_LET_BE} AS let_be
     FROM provider_accounts a LEFT JOIN account_readings r ON r.merchant_id = a.merchant_id
         AND r.provider_account_id = a.provider_account_id AND r.list = 'disputes'
     WHERE a.merchant_id = :m AND EXISTS (SELECT 1 FROM outbox o JOIN intents i ON i.merchant_id = o.merchant_id
             AND i.intent_id = o.intent_id WHERE o.merchant_id = a.merchant_id AND o.done_at IS NULL AND o.due_at <= now()
             AND i.state IN ('approved', 'submitting') AND i.provider_account_id = a.provider_account_id)
-"""
+"""  # noqa: S608 - a constant
 
 
-_OF_INTENT: Final = """
-    SELECT i.provider_account_id AS account_id, extract(epoch FROM now() - r.read_at)::float AS read_seconds
+_OF_INTENT: Final = f"""
+    SELECT i.provider_account_id AS account_id, extract(epoch FROM now() - r.read_at)::float AS read_seconds, {_LET_BE} AS let_be
     FROM intents i LEFT JOIN account_readings r ON r.merchant_id = i.merchant_id
         AND r.provider_account_id = i.provider_account_id AND r.list = 'disputes'
     WHERE i.merchant_id = :m AND i.intent_id = :i AND i.provider_account_id IS NOT NULL
-"""
+"""  # noqa: S608 - a constant
 
 
 def account_of_intent(db: Connection, merchant_id: UUID, intent_id: UUID) -> DueAccount | None:

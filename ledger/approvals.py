@@ -304,7 +304,7 @@ def fault_before_send(db: Connection, live: Live, verifier: SealVerifier) -> str
     its key was revoked), `automatic_` with what stands in the way of what a policy approved (S38), `blocked` (the
     order's facts are in question), `reservation`, `disputed` (the customer's bank disputes the charge, or asks about it),
     `charges` (it is no duplicate charge any more),
-    `multicapture` (the provider does not take this refund now).
+    `account` (nobody named the account that the key opens), `multicapture` (the provider does not take this refund now).
     """
     intent, approval = live.intent, live.approval
     if approval is None or not verifier.valid(dict(approval)):
@@ -395,11 +395,16 @@ def check_may_approve(intent: RowMapping, staff_id: UUID, role: str | None) -> N
 
 
 def refuse_not_sendable(intent: RowMapping) -> None:
-    """Raises WrongState for a refund that the provider does not take as its payment stands."""
-    if not_sendable(intent):
-        raise WrongState(
-            "More of this payment may still be captured: until then no part of it goes back with its transfer or its fee."
-        )
+    """Raises WrongState for a refund that the provider does not take as its payment stands, or that no key may send."""
+    if why := not_sendable(intent):
+        raise WrongState(_NOT_SENDABLE[why])
+
+
+_NOT_SENDABLE: Final = {
+    "account": "The account at the payment provider that this shop's key opens is not named yet, so nothing of it is sent. Ask an"
+    " engineer to name it.",
+    "multicapture": "More of this payment may still be captured: until then no part of it goes back with its transfer or its fee.",
+}
 
 
 # Why a duplicate charge is not paid back any more, by what `duplicate_obstacle` in the database says.

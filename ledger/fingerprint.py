@@ -149,8 +149,15 @@ def connect_flags(intent: RowMapping) -> dict[str, bool]:
 def not_sendable(intent: RowMapping) -> str:
     """Why the provider cannot be asked for this refund as it stands, or "".
 
+    `account`: it is real money, and nobody named the account that the key opens, so that no key proves whose it is (S68).
     `multicapture`: while more of a payment may be captured, a part goes back neither with its transfer nor with its fee.
     """
+    if (
+        intent["livemode"]
+        and intent["act"] != "manual"
+        and not (intent["account_ref"] or intent["expected_account_ref"])
+    ):
+        return "account"
     partial = intent["amount_minor"] < intent["captured_minor"] - intent["refunded_minor"]
     flagged = any(connect_flags(intent).values())
     return "multicapture" if flagged and partial and intent["on_hold_minor"] > 0 else ""

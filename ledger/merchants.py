@@ -110,6 +110,20 @@ def _add_account(db: Connection, merchant_id: UUID, new: NewMerchant) -> None:
         raise
 
 
+def expect_account(db: Connection, merchant_id: UUID, credential: str, account: str) -> None:
+    """Names the account that a key of the merchant opens; the next call of a worker proves it. What was approved before is approved
+    anew, for the account is part of it. Raises BadInput."""
+    if not _ACCOUNT.fullmatch(account):
+        raise BadInput("account", "is an account id of the provider, acct_…")
+    named = run(
+        db, "UPDATE provider_accounts SET expected_account_ref = :a WHERE merchant_id = :m AND credential = :c",
+        a=account, m=merchant_id, c=credential,
+    )  # fmt: skip
+    if not named:
+        raise BadInput("credential", "is none of this merchant's")
+    run(db, "UPDATE account_readings SET let_be_until = NULL WHERE merchant_id = :m", m=merchant_id)
+
+
 def merchant_by_slug(db: Connection, slug: str) -> UUID:
     """The merchant's id, and the transaction is pinned to it. Raises NotFound."""
     row = first(db, "SELECT id FROM merchants WHERE slug = :s", s=slug)

@@ -170,6 +170,7 @@ _REVIEW: Final = {
         ("generation", "Its approval is of before the books were restored from a backup.", "not_sent_generation"),
         ("disputed", "The customer's bank has disputed the payment, or asked about it, since it was sent.", ""),
         ("charges", "By the charges as they are read now, this payment was not made twice.", "not_sent_charges"),
+        ("account", "Nobody named the account at the provider that the key of this shop opens.", "not_sent_account"),
         ("multicapture", "The provider refunds no part while the rest of the payment is on hold.", "not_sent_multicapture"),
     )
 } | {

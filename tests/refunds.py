@@ -141,7 +141,7 @@ def make_due(stack: Stack) -> None:
 
 def make_readings_due(stack: Stack) -> None:
     """The provider's lists are read at the next run, and so is every refund made outside and every open dispute."""
-    as_administrator(stack, "UPDATE account_readings SET due_at = now(), read_at = NULL")
+    as_administrator(stack, "UPDATE account_readings SET due_at = now(), read_at = NULL, let_be_until = NULL")
     as_administrator(stack, "UPDATE external_refunds SET next_look_at = now() WHERE next_look_at IS NOT NULL")
     as_administrator(stack, "UPDATE disputes SET next_look_at = now() WHERE next_look_at IS NOT NULL")
 

@@ -146,6 +146,7 @@ account_readings = Table(
     Column("read_at", MOMENT),
     Column("failing_since", MOMENT),
     Column("due_at", MOMENT, nullable=False, server_default=NOW),
+    Column("let_be_until", MOMENT),
     ForeignKeyConstraint(
         ["merchant_id", "provider_account_id"],
         ["provider_accounts.merchant_id", "provider_accounts.provider_account_id"],

@@ -70,4 +70,4 @@ def test_a_policy_that_may_approve_no_more_is_named_as_the_reason(obstacle: str)
 
 def test_the_checks_before_a_send_are_all_read() -> None:
     assert {code for _, code in returned()} >= {"seal", "generation", "expired", "fingerprint", "left", "strength", "reservation",
-                                                "blocked", "disputed", "charges", "multicapture"}  # fmt: skip
+                                                "blocked", "disputed", "charges", "multicapture", "account"}  # fmt: skip

@@ -19,6 +19,7 @@ STEPS = (
     "0004_receipts",
     "0004_erasure",
     "0004_people",
+    "0004_accounts",
     "0002_access",
 )
 
