@@ -5,6 +5,7 @@ Both forms carry the whole document, so that what the fields do not show is kept
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, Final
 from uuid import uuid5
@@ -198,11 +199,17 @@ def _fields_again(form: _Fields, problems: Iterable[Problem] = ()) -> Response:
     for one in problems:
         name = policy_fields.field_of(one.field)
         if name:
-            form[name].errors = [f"{form[name].label.text}: {one.say}"]
+            form[name].errors = [f"{form[name].label.text}: {policy_fields.in_words(name, one.say)}"]
         else:
-            rest.append(one)
+            rest.append(one if one.field != "document" else replace(one, field="", say=_of_the_whole(one.say)))
     with reading():
         return _fields_page(form, rest, status=422)
+
+
+def _of_the_whole(say: str) -> str:
+    """What is wrong with the document as such, for whoever does not see one."""
+    same = say.startswith("says the same")
+    return f"This draft {say}" if same else "What came along with this form cannot be read: open the form again"
 
 
 def _fields_page(form: _Fields, rest: Iterable[Problem] = (), *, status: int = 200) -> Response:

@@ -45,6 +45,11 @@ class SecurityHeaders:
     def __init__(self, application: Application, public_origin: str) -> None:
         self.application = application
         self.host = urlsplit(public_origin).netloc
+        # On one's own machine the name is no secret, and its bare address the usual mistake: a browser keeps no passkey for that.
+        local = urlsplit(public_origin).hostname in ("localhost", "127.0.0.1")
+        self.unknown = (
+            f"This console is not known under that name.{f' Open {public_origin} instead.' if local else ''}\n".encode()
+        )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         nonce = secrets.token_urlsafe(16)
@@ -56,7 +61,7 @@ class SecurityHeaders:
 
         if environ.get("HTTP_HOST") != self.host:
             start("400 Bad Request", [("Content-Type", "text/plain; charset=utf-8")])
-            return [b"This console is not known under that name.\n"]
+            return [self.unknown]
         return self.application(environ, start)
 
 

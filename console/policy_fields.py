@@ -60,7 +60,7 @@ PARTS: Final[tuple[tuple[str, tuple[Term, ...]], ...]] = (
     )),
     ("When it is paid", (
         Term("refund_trigger", "choice", choices=_codes(PolicyTerms, "refund_trigger")),
-        Term("advance_max_minor", "amounts", "Empty: nothing is."),
+        Term("advance_max_minor", "ceiling", "Empty: nothing is."),
         Term("inspect_within_days", "number", "Days from when the goods are here."),
         Term("pay_within_days", "number", "Days."),
     )),
@@ -120,7 +120,7 @@ def _field(term: Term) -> Any:
         codes = ENTRIES if term.path == "goodwill.entry" else _GRADES if term.path == "grade_photo_from" else {}
         said = {code: words.sentence(codes.get(code) or policy_words.value(term.path, code)) for code in term.choices}
         return SelectField(label, choices=words.choices(said), description=term.hint)
-    hint = f"{AMOUNTS} {term.hint}" if term.kind == "amounts" else f"{term.hint}{_empty(term)}"
+    hint = f"{AMOUNTS} {term.hint}" if term.kind in _IN_AMOUNTS else f"{term.hint}{_empty(term)}"
     need = InputRequired("Policy: give it a name") if term.kind == "name" else Optional()
     short = Length(max=LONGEST, message=f"{label}: write at most {LONGEST} characters")
     return StringField(label, description=hint.strip(), validators=[need, short])
@@ -170,6 +170,22 @@ def _read(term: Term, text: Any) -> Any:
 def _as_read(document: dict[str, Any]) -> dict[str, Any]:
     """The document with what its one word for shipping says of other terms, where it has one."""
     return document | terms_document(document)
+
+
+# What to write where a document holds something else than the field takes; whoever reads this sees no JSON.
+_WRITE: Final = {
+    "number": "write a whole number", "percent": "write 0 to 100 percent, such as 12.5", "day": "write a day such as 2027-01-31",
+    "amounts": "write each amount with its currency, such as 250.00 EUR, 220.00 GBP",
+}  # fmt: skip
+_OF_JSON: Final = ("braces", "brackets", "quotes", "JSON")
+
+
+def in_words(name: str, say: str) -> str:
+    """What is said by a field of what the rules say of its term: nothing of how JSON is written."""
+    if not any(word in say for word in _OF_JSON):
+        return say
+    kind = next(term.kind for term in TERMS if term.name == name)
+    return _WRITE.get("amounts" if kind in _IN_AMOUNTS else kind, "choose it again")
 
 
 def field_of(path: str) -> str:
@@ -230,14 +246,17 @@ def _percent(text: str) -> int | None:
     return found
 
 
-# What a policy of before there was a maximum says of money before receipt.
+_IN_AMOUNTS: Final = ("amounts", "ceiling")
+# What a policy of before there was a maximum says of money before receipt, and of nothing else.
 _NO_MAXIMUM: Final = "no maximum"
 _AMOUNT: Final = re.compile(r"([0-9.]+) ?([A-Za-z]{3})|([A-Za-z]{3}) ?([0-9.]+)")
 
 
-def _amounts(text: str) -> dict[str, int] | None:
-    if text == _NO_MAXIMUM:
-        return None
+def _ceiling(text: str) -> dict[str, int] | None:
+    return None if text == _NO_MAXIMUM else _amounts(text)
+
+
+def _amounts(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in (one.strip() for one in re.split(r"[,;]", text) if one.strip()):
         one = _AMOUNT.fullmatch(part)
@@ -258,13 +277,16 @@ def _day(text: str) -> str | None:
 
 
 def _amounts_text(found: dict[str, int] | None) -> str:
-    if found is None:
-        return _NO_MAXIMUM
-    return ", ".join(f"{format_minor(minor, currency)} {currency}" for currency, minor in sorted(found.items()))
+    return ", ".join(f"{format_minor(minor, currency)} {currency}" for currency, minor in sorted((found or {}).items()))
+
+
+def _ceiling_text(found: dict[str, int] | None) -> str:
+    return _NO_MAXIMUM if found is None else _amounts_text(found)
 
 
 _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "name": str, "text": str, "flag": bool, "choice": str, "number": _number, "percent": _percent, "amounts": _amounts, "day": _day,
+    "ceiling": _ceiling,
 }  # fmt: skip
 
 
@@ -274,5 +296,6 @@ def _text(found: Any) -> str:
 
 _SHOWN: Final[dict[str, Callable[[Any], Any]]] = {
     "name": _text, "text": _text, "flag": bool, "choice": _text, "number": _text, "day": _text, "amounts": _amounts_text,
+    "ceiling": _ceiling_text,
     "percent": lambda found: "" if found is None else percent_text(found),
 }  # fmt: skip

@@ -134,12 +134,19 @@ def test_foreign_files_are_loaded_with_their_hash(open_browser: Opened) -> None:
     assert re.search(r'href="/static/vendor/bootstrap\.min\.[0-9a-f]{16}\.css" integrity="sha384-[^"]{64}"', text)
 
 
+def test_on_one_s_own_machine_a_bare_address_is_told_the_name_to_open() -> None:
+    layer = SecurityHeaders(lambda _environ, _start: [b"never"], "http://localhost:8000")
+    said = b"".join(layer({"HTTP_HOST": "127.0.0.1:8000", "PATH_INFO": "/"}, lambda *_: None))
+    assert said == b"This console is not known under that name. Open http://localhost:8000 instead.\n"
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "console.example.evil.example", "console.example:8443", "127.0.0.1", ""]
 )
 def test_the_console_answers_under_one_name_only(open_browser: Opened, host: str) -> None:
     answer = open_browser().ask("GET", "/sign-in", headers={"Host": host})
     assert answer.status_code == 400
+    assert answer.text == "This console is not known under that name.\n"
     assert host not in answer.text or not host
     assert (
         open_browser().ask("GET", static_address(open_browser(), "console"), headers={"Host": host}).status_code == 400

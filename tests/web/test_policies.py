@@ -115,8 +115,21 @@ def test_what_faults_warranties_and_fees_give_back_is_chosen_by_fields(desk: Des
 def test_fields_that_nobody_touched_draft_nothing(desk: Desk) -> None:
     mara, form = fields_of(desk)
     page = mara.submit(form, 422, note="Nothing of it")
-    assert "document says the same as version 1" in page.text
+    assert "This draft says the same as version 1: change something" in page.text
     assert desk.count("policy_drafts") == 0
+
+
+def test_a_limit_that_nobody_named_is_shown_as_empty_which_is_never_and_not_as_without_a_maximum(desk: Desk) -> None:
+    _, form = fields_of(desk)
+    assert [form.values[f"routes_{name}_from_minor"] for name in ("two_managers", "factor", "passkey")] == ["", "", ""]
+
+
+def test_what_a_field_cannot_hold_is_said_without_a_word_of_how_json_is_written(desk: Desk) -> None:
+    as_administrator(desk.stack, """UPDATE policies SET document = document || '{"goodwill": {"max_minor": null}}'""")
+    mara, form = fields_of(desk)
+    page = mara.submit(form, 422, note="As before")
+    assert "Goodwill without being owed, up to: write each amount with its currency" in page.text
+    assert "braces" not in page.text
 
 
 def test_a_document_of_one_word_for_shipping_keeps_what_the_word_says_of_the_rest(desk: Desk) -> None:
@@ -165,7 +178,7 @@ CHOSEN = ("refund_trigger", "fees_insurance")
         ({"fees_insurance": "sometimes"}, "Paid back of the fee for: insurance: choose one of the list"),
         ({"begins": "next week"}, "Write a day such as 2027-01-01"),
         ({"note": ""}, "Say why"),
-        ({"document": "[]"}, "document give one JSON object"),
+        ({"document": "[]"}, "What came along with this form cannot be read"),
     ],
 )
 def test_a_field_that_cannot_be_kept_is_named_and_all_that_was_typed_stays(
@@ -218,7 +231,7 @@ def test_a_term_without_a_field_is_said_above_the_fields(desk: Desk) -> None:
     mara, form = fields_of(desk)
     held = json.loads(form.values["document"]) | {"signals": {"nothing": {"threshold": 1}}}
     page = mara.submit(form, 422, document=json.dumps(held), window_days="45", note="mine")
-    assert "In the document" in page.text
+    assert "There is a problem in what is not shown here" in page.text
     assert "signals.nothing" in page.text
 
 
