@@ -6,12 +6,14 @@ result is what is hashed, cited and compared. A parent's own selection, title an
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from ledger.calendar_days import CALENDARS
 from ledger.canonical import CanonicalError, canonical_bytes
+from ledger.card_numbers import mask_card_numbers
 from ledger.entitlement_presets import PRESETS
 from ledger.order_document import FactsRefused, Problem, problems_of, read_json
 from ledger.policies import PolicyDocument, terms_document
@@ -45,7 +47,22 @@ def read_document(text: str) -> dict[str, Any]:
         raise refused("document", "give one JSON object, in braces")
     if _UNKEPT.search(json.dumps(found)):
         raise refused("document", "holds a character that cannot be kept (U+0000, or half of a pair): write it without")
+    if any(mask_card_numbers(text) != text for text in _texts(found)):
+        raise refused("document", "holds a card number: write it without")
     return found
+
+
+def _texts(part: Any) -> Iterator[str]:
+    """Every text in a document, the names of its fields too."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        yield from part
+        for value in part.values():
+            yield from _texts(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _texts(value)
 
 
 def flatten(document: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def _instant(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=4000, pattern=_TEXT), AfterValidator(mask_card_numbers)]
+_NO_CARD = AfterValidator(mask_card_numbers)
+Text = Annotated[str, Field(max_length=4000, pattern=_TEXT), _NO_CARD]
 Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "other"]
 AskedReason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "cancelled", "not_delivered", "other"]
 Grade = Literal["N", "A", "B", "C", "D", "M", "X"]
@@ -55,9 +56,9 @@ class AskedLine(Body):
 class Conversation(Body):
     """The channel's own thread. `customer_verified` says how the channel knew the customer, "" when it did not."""
 
-    reference: Annotated[str, Field(min_length=1, max_length=120, pattern=_REF)]
+    reference: Annotated[str, Field(min_length=1, max_length=120, pattern=_REF), _NO_CARD]
     text: Text = ""
-    customer_verified: Annotated[str, Field(max_length=40, pattern=r"^(?:[a-z][a-z0-9_]*)?$")] = ""
+    customer_verified: Annotated[str, Field(max_length=40, pattern=r"^(?:[a-z][a-z0-9_]*)?$"), _NO_CARD] = ""
 
 
 class OrderBody(Body):
@@ -119,7 +120,7 @@ class GradedUnits(Body):
     grade: Grade
     note: Annotated[Text, Field(max_length=2000)] = ""
     reason_found: Reason | None = None
-    serial: Annotated[str, Field(min_length=1, max_length=80, pattern=_REF)] | None = None
+    serial: Annotated[str, Field(min_length=1, max_length=80, pattern=_REF), _NO_CARD] | None = None
     assessed_bps: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
 
@@ -141,7 +142,7 @@ class NamedCase(Body):
 class ReceiptBody(NamedCase):
     """What arrived for one case."""
 
-    parcel: Annotated[str, Field(max_length=120, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    parcel: Annotated[str, Field(max_length=120, pattern=r"^[^\x00-\x1f\x7f]*$"), _NO_CARD] = ""
     lines: Annotated[list[ReceivedUnits], Field(min_length=1, max_length=200)]
 
 

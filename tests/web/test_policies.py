@@ -256,6 +256,7 @@ def test_what_lets_more_be_approved_is_marked_and_begins_on_the_next_business_da
             "window.dayz is not a field of a policy: remove it",
         ),
         ({"document": '{"policy_id": "usual",}'}, "document is not JSON"),
+        ({"document": '{"policy_id": "usual", "title": "as of 4242 4242 4242 4242"}'}, "document holds a card number"),
         ({"document": "[]"}, "document give one JSON object"),
         ({"begins": "next week"}, "Write a day such as 2027-01-01"),
         ({"begins": "2026-05-01"}, "decides what was sold then"),
