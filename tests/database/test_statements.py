@@ -87,7 +87,8 @@ def test_answers_together_are_each_their_own_whenever_they_are_read(db: Connecti
         none = run_later(db, "SELECT 1 AS one WHERE false")
 
     assert none.rows() == []
-    assert first_number == {"n": 1, "said": "1"}
+    assert first_number is not None
+    assert dict(first_number) == {"n": 1, "said": "1"}
     assert when.rows() == [{"day": date(2026, 12, 1), "id": UUID(int=7)}]
     assert numbers.rows() == []  # taken once, as from any cursor
 

@@ -13,7 +13,7 @@ from ledger.duplicate_charges import Charge, Finding, Inputs, OtherOrder, docume
 from ledger.duplicate_record import owed
 from ledger.entitlement_check import check
 from ledger.entitlement_explain import explain
-from tests.unit.test_owed_properties import examples
+from tests.owed import examples
 
 
 def charge(ref: str, minor: int = 5840, minute: int = 0, **facts: Any) -> Charge:
