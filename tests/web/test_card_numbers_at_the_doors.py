@@ -22,7 +22,7 @@ SPELLED = (CARD, "4242 4242 4242 4242", "my card 4242-4242-4242-4242 thanks")
 # Hidden fields carry codes of ours that are compared, never words of a person.
 OF_OURS = {
     "operation", "csrf_token", "answer", "fingerprint", "nonce", "seen", "document", "step", "currency", "shown", "computed",
-    "digest",
+    "digest", "receipt",
 }  # fmt: skip
 # Why no card number is masked there.
 UNMASKED = {
