@@ -74,6 +74,7 @@ FOUND: Final = {
     "kit_not_whole": "a bundle goes back only whole, and part of it is not here",
     "all_or_nothing": "the promotion goes back whole or not at all",
     "promotions_overlap": "two promotions lie on one line",
+    "credited_under_promotion": "money was given before on goods of a promotion that is worked out anew: compare both sums",
     "gift_not_back": "the gift that came with it is not back",
     "loss_in_value_not_assessed": "nobody has assessed the loss in value",
     "no_photo_or_note": "a deduction for use needs a photo and a note",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ledger.allocation_lines import AllocatedLine, PromoGroup
-from ledger.entitlement_pieces import Piece
+from ledger.entitlement_pieces import Piece, credits_on
 from ledger.entitlement_working import Codes, Holding, RuleResult, Working, line_codes, split
 from ledger.expressions import Expr, value
 from ledger.money import cut, peel, spread
@@ -50,12 +50,20 @@ def promo_path(work: Working) -> Iterator[RuleResult]:
             continue
         if chosen == "reprice_kept" and seen & {line.line_id for line in lines}:
             yield RuleResult("promo.path", "needs_review", group.id, "promotions_overlap", facts)
+        elif chosen == "reprice_kept" and any(_credited(work, line) for line in lines):
+            work.held_back = True
+            yield RuleResult("promo.path", "needs_review", group.id, "credited_under_promotion", facts)
         elif isinstance(group.rule, FreeGift):
             yield from _gift(work, group, facts)
         else:
             yield RuleResult("promo.path", "pass", group.id, f"{'broken' if broken else 'whole'}_{chosen}", facts)
         if chosen == "reprice_kept":
             seen |= {line.line_id for line in lines}
+
+
+def _credited(work: Working, line: AllocatedLine) -> bool:
+    """Whether an allowance lies on units of the line that go back here: the promotion would take it off a second time."""
+    return any(credits_on(work, line, span) for span in work.units.get(line.line_id, ()))
 
 
 def _gift(work: Working, group: PromoGroup, facts: tuple[str, ...]) -> Iterator[RuleResult]:
@@ -120,7 +128,7 @@ def _reprice(work: Working, group: PromoGroup, lines: tuple[AllocatedLine, ...])
     sums = _Sums(
         sum(line.gross_minor for line in lines), sum(line.tax_minor for line in lines), before, before + here, kept_back
     )
-    kept = [Kept(line, line.quantity - size(work.returned(line.line_id))) for line in lines]
+    kept = [_kept(work, group, line) for line in lines]
     worth = _tax_in(work, kept_value(group.rule, kept), lines) + shipping_again(group.rule, kept)
     reached: Expr = ["max0", ["sub", ["sum", before], kept_back]]
     capped: Expr = ["min", sums.after, ["max0", ["sub", sums.paid, worth]]]
@@ -144,6 +152,25 @@ def _reprice(work: Working, group: PromoGroup, lines: tuple[AllocatedLine, ...])
     yield Piece(
         "promo.adjustment", group.id, say, expr, delta, tax_expr, tax_after - tax_before - units_tax, codes, parts
     )
+
+
+def _kept(work: Working, group: PromoGroup, line: AllocatedLine) -> Kept:
+    """What stays of a line, with what other discounts took off it; a bundle's part has its share of what the bundle has."""
+    count, whole = line.quantity - size(work.returned(line.line_id)), None
+    others = _others(work, group, line)
+    bundle = work.allocation.line(line.parent_line) if line.parent_line else None
+    if bundle is not None:
+        parts = work.allocation.components(bundle.line_id)
+        at = [part.line_id for part in parts].index(line.line_id)
+        weights = [part.gross_minor for part in parts] if any(part.gross_minor for part in parts) else [1] * len(parts)
+        price = bundle.quantity * (bundle.unit_price_minor or 0) - (bundle.line_discount_minor or 0)
+        whole = spread(max(0, price), weights, 1)[at]
+        others += spread(_others(work, group, bundle), weights, 1)[at]
+    return Kept(line, count, others, whole)
+
+
+def _others(work: Working, group: PromoGroup, line: AllocatedLine) -> int:
+    return sum(dict(found).get(line.line_id, 0) for name, found in work.allocation.discount_shares if name != group.id)
 
 
 def _on_step(work: Working, minor: int) -> int:
