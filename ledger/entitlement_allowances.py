@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 from ledger.allocation_lines import AllocatedLine
 from ledger.calendar_days import add_days, by_end_of, local_day, months_between
-from ledger.entitlement_deductions import stepped, take_off, take_over
+from ledger.entitlement_deductions import take_off, take_over
 from ledger.entitlement_facts import Ask
-from ledger.entitlement_pieces import Piece, credits_on
+from ledger.entitlement_pieces import Piece, credits_on, stepped
 from ledger.entitlement_presets import choose
 from ledger.entitlement_shipping import up_to
 from ledger.entitlement_windows import last_day_for_faults
 from ledger.entitlement_working import Codes, RuleResult, Working, between, codes_at, split
 from ledger.expressions import Expr, value
-from ledger.money import peel
+from ledger.money import peel, spread
 from ledger.unit_ranges import Range
 
 KEPT: frozenset[str] = frozenset({"keep_item", "price_reduction", "price_adjustment", "goodwill", "shipping_only"})
@@ -47,10 +47,19 @@ def _keep_item(work: Working) -> Iterator[Piece]:
         most: Expr = ["bps", worth, terms.max_bps]
         if currency in terms.max_minor:
             most = ["min", most, terms.max_minor[currency]]
-        wanted = _typed(work, line, ask, ask.minor)
+        wanted = _its_share(work, ask, span, _typed(work, line, ask, ask.minor))
         owed: Expr = ["min", wanted, most]
         _say_cut(work, line, span, value(wanted), value(owed), "above_the_policy_s_maximum")
         yield _give(work, line, span, "allowances.keep_item", "money back, the goods are kept", owed)
+
+
+def _its_share(work: Working, ask: Ask, span: Range, typed: Expr) -> Expr:
+    """What was typed once is given once: shared by units where other cases lie between those it was typed for."""
+    spans = work.within_case(ask.line_id, ask.a, ask.b)
+    if len(spans) == 1:
+        return typed
+    shares = spread(value(typed), [b - a for a, b in spans], work.step)
+    return ["int", shares[spans.index(span)]]
 
 
 def _price_reduction(work: Working) -> Iterator[Piece]:

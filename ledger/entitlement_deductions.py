@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ledger.entitlement_facts import Inspected
-from ledger.entitlement_pieces import Piece
+from ledger.entitlement_pieces import Piece, stepped
 from ledger.entitlement_working import Codes, Holding, RuleResult, Working, split
 from ledger.expressions import Expr, value
 from ledger.money import peel, spread
@@ -138,11 +138,6 @@ def label(work: Working) -> Iterator[Piece]:
     fee: Expr = minor if parcels == 1 else ["sum", *[minor] * parcels] if parcels <= 8 else minor * parcels
     others = [one for one in work.holdings if not one.goods]
     yield take_over(work, holdings, others, "deductions.label", say, fee, treatment(work))
-
-
-def stepped(work: Working, expr: Expr) -> Expr:
-    """Rounded to the order's step, half up."""
-    return expr if work.step == 1 else ["cut", work.step * value(expr), work.step, 1, work.step]
 
 
 def _take_range(work: Working, one: Holding, rule: str, say: str, owed: Expr) -> Piece:

@@ -155,6 +155,11 @@ def cut_at(units: tuple[Range, ...], edges: list[int]) -> Iterator[Range]:
         yield from zip([start, *inner], [*inner, end], strict=True)
 
 
+def stepped(work: Working, expr: Expr) -> Expr:
+    """Rounded to the order's step, half up."""
+    return expr if work.step == 1 else ["cut", work.step * value(expr), work.step, 1, work.step]
+
+
 def rounding(work: Working) -> Iterator[Piece]:
     """A small gap of the order goes back with the goods it lies on, by value, whatever the order of returns."""
     for fee in work.allocation.lines:
@@ -166,7 +171,8 @@ def rounding(work: Working) -> Iterator[Piece]:
         for line in work.goods_lines:
             for a, b in work.units.get(line.line_id, ()):
                 low, high = (before + line.gross_at(k, work.step) for k in (a, b))
-                shares.append(["sub", ["scale", fee.gross_minor, whole, high], ["scale", fee.gross_minor, whole, low]])
+                upper, lower = (stepped(work, ["scale", fee.gross_minor, whole, at]) for at in (high, low))
+                shares.append(["sub", upper, lower])
             before += line.gross_minor
         expr: Expr = ["sum", ["int", 0], *shares] if whole else ["int", 0]
         minor = value(expr)

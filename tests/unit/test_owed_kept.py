@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ledger.allocation_lines import Allocation
-from ledger.entitlement_facts import Allowance
-from tests.engine import allocated, back, entitled, line, terms
+from ledger.entitlement_facts import Allowance, Ask, Evidence, PriorClaim
+from tests.engine import allocated, back, capture, entitled, line, state, terms, units
 from tests.tape import BREAKABLE
 
 REPRICED = terms(promo=dict.fromkeys(BREAKABLE, "reprice_kept"))
@@ -99,3 +99,29 @@ def test_money_given_before_on_goods_of_a_repriced_promotion_is_for_a_person() -
     assert found.outcome == "needs_review"
     assert "credited_under_promotion" in {rule.reason_code for rule in found.rules}
     assert entitled(allocation, back(("L2", 0, 1)), allowances=given).outcome == "payable"
+
+
+@pytest.mark.parametrize("others", [(), (PriorClaim("R-9", "L1", 1, 2, 0), PriorClaim("R-9", "L1", 0, 0, 1000))])
+def test_what_was_typed_for_three_units_is_given_once_though_another_case_has_the_one_in_the_middle(
+    others: tuple[PriorClaim, ...],
+) -> None:
+    asked = Evidence("R-1", units(("L1", 0, 3)), kind="keep_item", asks=(Ask("L1", 0, 3, minor=300),))
+    policy = terms(keep_item={"max_bps": 10_000})
+    found = entitled(allocated([line(1, 1000, 3)], 3000), asked, policy=policy, claims=others)
+    assert found.total_minor == 300
+
+
+def test_rounding_of_an_order_goes_back_on_the_currency_s_step() -> None:
+    """Ten lines of 1.001 KWD that came to 10.020: the ten fils of rounding go back at once, on half of the goods."""
+    paid = [capture("c1", 10_020, "KWD", step_minor=10)]
+    lines = [line(n, 1001, tax_minor=0) for n in range(1, 11)]
+    allocation = allocated(lines, 10_020, currency="KWD", captures=paid)
+    held = [state("c1", 10_020, currency="KWD", step_minor=10)]
+    policy = terms(routes={"manager_from_minor": {}})
+    refs = [f"L{n}" for n in range(1, 11)]
+    given = []
+    for back_of in (refs[:1], refs[:5], refs):
+        found = entitled(allocation, back(*((ref, 0, 1) for ref in back_of)), held, policy)
+        given.append(sum(one["minor"] for one in found.record["lines"] if one["rule"] == "fees.rounding"))
+        assert found.shortfall_minor == 0
+    assert given == [0, 10, 10]
