@@ -13,7 +13,7 @@ from tests.tape import BREAKABLE
 
 REPRICED = terms(promo=dict.fromkeys(BREAKABLE, "reprice_kept"))
 FROM_100 = {"type": "threshold_amount", "min_goods_minor": 10_000, "off_minor": 1000}
-PARTS = {"bundle": {"id": "k", "per_bundle": 1, "parent_line": "L1"}}
+PARTS: dict[str, Any] = {"bundle": {"id": "k", "per_bundle": 1, "parent_line": "L1"}}
 
 
 def discount(name: str, minor: int, *refs: str, rule: dict[str, Any] | None = None) -> dict[str, Any]:
