@@ -10,7 +10,7 @@ MAKE_VENV = command -v $(PYTHON) >/dev/null || { echo "Onceback needs Python 3.1
 LOCK_INPUTS := pyproject.toml requirements.lock requirements-build.lock hatch_build.py
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-reset test check lint format bench killmatrix chaos mutate replay entitlement-audit lock clean
+.PHONY: help demo demo-reset test check lint format bench killmatrix chaos properties mutate replay entitlement-audit lock clean
 
 help:
 	@echo "make demo                start the whole of Onceback with one believable merchant, here on this machine"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench               measure, print a table and write build/bench.json"
 	@echo "make killmatrix          kill a worker and a web process at every commit and call, and count the refunds (ARGS=--resume goes on with one that was stopped)"
 	@echo "make chaos LIVES=200     many refunds at once while everything goes wrong (SEED=1; GUARD=name takes a guard away)"
+	@echo "make properties          try each property of what is owed on 10,000 generated orders (EXAMPLES=10000)"
 	@echo "make mutate              change one sign, rounding or bound of what is owed at a time, and see that a test fails (ARGS=--help)"
 	@echo "make replay FILE=...     turn a month of a real ledger into returns and refunds, and add up both sides"
 	@echo "make entitlement-audit   derive every entitlement again from what was stored with it; wants DATABASE_URL (ARGS=--help)"
@@ -65,6 +66,9 @@ killmatrix: .venv/.installed-dev
 
 chaos: .venv/.installed-dev
 	@$(BIN)/python -m faults.chaos $(if $(LIVES),--lives $(LIVES)) $(if $(SEED),--seed $(SEED)) $(if $(GUARD),--guard $(GUARD)) $(ARGS)
+
+properties: .venv/.installed-dev
+	@OWED_EXAMPLES=$(or $(EXAMPLES),10000) $(BIN)/pytest -q -n auto --dist loadfile tests/unit/test_owed_properties*.py
 
 mutate: .venv/.installed-dev
 	@$(BIN)/python -m faults.mutate $(ARGS)
