@@ -72,7 +72,9 @@ PARTS: Final[tuple[tuple[str, tuple[Term, ...]], ...]] = (
         Term("label.minor", "amounts", "Empty: nothing."),
     )),
     ("Shipping", tuple(
-        Term(f"shipping.{name}", "choice", choices=_codes(ShippingPart, name)) for name in ShippingPart.model_fields
+        # Where it is our fault all of it goes back, whatever a policy says.
+        Term(f"shipping.{name}", "choice", choices=_codes(ShippingPart, name))
+        for name in ShippingPart.model_fields if name != "merchant_fault"
     )),
     ("Who decides", (
         Term("routes.manager_from_minor", "amounts", "Where a currency is not named, every amount."),
@@ -157,6 +159,7 @@ def laid_over(document: dict[str, Any], typed: dict[str, Field]) -> dict[str, An
             continue
         if term.path.startswith("shipping.") and of_before(found):
             found |= {name: deepcopy(read[name]) for name in _ONE_WORD}
+            found["shipping"]["merchant_fault"] = "full"
         _put(found, term.path, value, taken_out=text == "" and value != {})
     return found
 

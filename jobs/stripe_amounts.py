@@ -2,14 +2,13 @@
 
 from typing import Final
 
-from ledger.money import EXPONENTS
+from ledger.money import EXPONENTS, FILS_STEP
 
 # https://docs.stripe.com/currencies: sent without decimals …
 _WITHOUT_DECIMALS: Final = frozenset(
     ("BIF", "CLP", "DJF", "GNF", "JPY", "KMF", "KRW", "MGA", "PYG", "RWF", "VND", "VUV", "XAF", "XOF", "XPF")
 )
-# … sent with three, the last of which is 0 …
-_THREE_DECIMALS: Final = frozenset(("BHD", "JOD", "KWD", "OMR", "TND"))
+# … sent with three, the last of which is 0: `FILS_STEP` …
 # … without decimals by ISO, and yet sent with two that are always 00.
 _TWO_EMPTY_DECIMALS: Final = frozenset(("ISK", "UGX"))
 
@@ -26,8 +25,9 @@ def to_provider(amount_minor: int, currency: str) -> int:
     if amount_minor < 1 or amount % divisor:
         raise NotSendable(f"{amount_minor} minor units of {currency} are no whole amount at the provider")
     amount //= divisor
-    if currency in _THREE_DECIMALS and amount % 10:
-        raise NotSendable(f"{amount_minor} minor units of {currency}: the provider takes steps of 10")
+    step = FILS_STEP.get(currency, 1)
+    if amount_minor % step:
+        raise NotSendable(f"{amount_minor} minor units of {currency}: the provider takes steps of {step}")
     return amount
 
 
@@ -54,7 +54,7 @@ def _exponents(currency: str) -> tuple[int, int]:
         return ours, 2
     if currency in _WITHOUT_DECIMALS:
         return ours, 0
-    if currency in _THREE_DECIMALS:
+    if currency in FILS_STEP:
         return ours, 3
     if ours != 2:
         raise NotSendable(f"the provider's units of {currency} are not known")

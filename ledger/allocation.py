@@ -43,7 +43,7 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
     target = target_minor(facts, found)
     rounding = close_gap(facts.total_minor, target, grosses, methods.gap_per_line, by_value, found)
     share_bundles(lines, grosses, taxes, methods.bundle, found)
-    step = max((c.step_minor for c in facts.captures if c.currency == facts.currency), default=1)
+    step = max((c.refund_step_minor for c in facts.captures if c.currency == facts.currency), default=1)
     rounding = on_step(grosses, rounding, step, found)
     parents = {line.bundle.parent_line for line in lines if line.bundle is not None}
     step = step if all(gross % step == 0 for gross in [*grosses, rounding]) else 1

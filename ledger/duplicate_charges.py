@@ -190,9 +190,10 @@ def _loose(once: Sequence[Charge]) -> list[Charge]:
 
 
 def _fitting(completed: Sequence[Charge], excess: int | None) -> list[Charge]:
+    """Charges that are what is too much: on an account, for what no provider was asked about is found by nobody."""
     if excess is None or excess <= 0:
         return []
-    return [one for one in completed if one.net_minor == excess and one.capture_id and one.tender not in BY_HAND]
+    return [one for one in completed if one.net_minor == excess and one.capture_id and one.account]
 
 
 def _status(found: object, reason: str) -> tuple[Literal["pass", "look"], str]:

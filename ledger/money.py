@@ -40,7 +40,10 @@ EXPONENTS: dict[str, int] = {
     for exponent, codes in ((0, _EXPONENT_0), (2, _EXPONENT_2), (3, _EXPONENT_3), (4, _EXPONENT_4))
     for code in codes.split()
 }
-"""Decimal digits of each currency by ISO 4217. A provider's exceptions (UGX, ISK, fils steps) live in its adapter."""
+"""Decimal digits of each currency by ISO 4217. A provider's exceptions in writing amounts (UGX, ISK) live in its adapter."""
+
+FILS_STEP = dict.fromkeys(("BHD", "JOD", "KWD", "OMR", "TND"), 10)
+"""The smallest step, in minor units, that the provider refunds in, by currency; every other currency in whole minor units."""
 
 _MAJOR = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ledger.canonical import MAX_SAFE, digest
-from ledger.money import MAX_MINOR
+from ledger.money import FILS_STEP, MAX_MINOR
 from ledger.sale_facts import (
     MAX_QUANTITY,
     NO_CONTROL,
@@ -163,9 +163,9 @@ class CaptureFacts(Facts):
     """Money taken. `captured_minor` in the capture's own `currency`; `order_minor` the part of the order it paid.
 
     `order_minor` may be left out when both currencies are the same. `step_minor` is the smallest step the provider
-    refunds in, for cash the smallest coin. `linked` false: seen at the provider, and the shop cannot tie it to this order;
-    then it pays nothing of it. The provider's references may be unknown at import; without one the capture cannot be paid
-    back there.
+    refunds in, for cash the smallest coin; see `refund_step_minor`. `linked` false: seen at the provider, and the shop cannot tie
+    it to this order; then it pays nothing of it. The provider's references may be unknown at import; without one the
+    capture cannot be paid back there.
 
     Money that was authorised and not taken yet has `status` "authorised": `authorised_minor` is what the provider holds in
     all, `captured_minor` what was taken of it so far (usually 0), and `order_minor` counts against what was authorised.
@@ -190,6 +190,13 @@ class CaptureFacts(Facts):
     charge_ref: Ref | None = None
     destination: Destination | None = None
     exchanged_from: ExchangedFrom | None = None
+
+    @property
+    def refund_step_minor(self) -> int:
+        """The step money goes back in: the stated one, and where the provider pays, at least the one it takes."""
+        if self.payment_intent_ref is None or self.charge_ref is None:
+            return self.step_minor
+        return max(self.step_minor, FILS_STEP.get(self.currency, 1))
 
     @property
     def held_minor(self) -> int:

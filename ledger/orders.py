@@ -118,7 +118,7 @@ def capture_row(
         "destination_brand": (destination.brand if destination else None) or "",
         "destination_last4": (destination.last4 if destination else None) or "",
         "currency": capture.currency, "captured_minor": capture.captured_minor,
-        "order_minor": order_minor_of(capture, facts.currency) or 0, "step_minor": capture.step_minor,
+        "order_minor": order_minor_of(capture, facts.currency) or 0, "step_minor": capture.refund_step_minor,
         "captured_at": capture.captured_at, "available_minor": capture.captured_minor, "held_minor": capture.held_minor,
         "next_read_at": capture.captured_at + LAPSES_AFTER if capture.held_minor else None,
         "source_capture_id": _source(capture, position, sources),

@@ -17,6 +17,7 @@ from ledger.card_numbers import mask_card_numbers
 from ledger.entitlement_presets import PRESETS
 from ledger.order_document import FactsRefused, Problem, problems_of, read_json
 from ledger.policies import PolicyDocument, terms_document
+from ledger.policy_names import unmatched
 from ledger.policy_terms import PolicyTerms, TermsRefused, read_terms
 
 MAX_CHARACTERS: Final = 60_000
@@ -86,7 +87,7 @@ def check_document(document: dict[str, Any]) -> tuple[PolicyDocument, PolicyTerm
         terms = read_terms(terms_document(document))
     except TermsRefused as error:
         problems += error.problems
-    problems += _unknown(terms)
+    problems += [*_unknown(terms), *_below_full(document), *unmatched(terms)]
     routes = document.get("routes")
     if isinstance(routes, dict):
         unread = sorted(routes.keys() - type(terms.routes).model_fields.keys())
@@ -127,6 +128,14 @@ def _unfollowed(terms: PolicyTerms) -> list[Problem]:
         if getattr(getattr(terms, part), name) == value:
             found.append(Problem(path, say))
     return found
+
+
+def _below_full(document: dict[str, Any]) -> list[Problem]:
+    """A customer who got what is faulty, wrong, damaged or nothing at all pays no shipping for it (ENTITLEMENT §5)."""
+    shipping = document.get("shipping")
+    if not isinstance(shipping, dict) or shipping.get("merchant_fault", "full") not in ("standard", "none"):
+        return []
+    return [Problem("shipping.merchant_fault", "all of the shipping goes back where it is our fault: say full")]
 
 
 def _unknown(terms: PolicyTerms) -> list[Problem]:

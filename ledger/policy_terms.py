@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -25,8 +26,23 @@ Days = Annotated[int, Field(ge=0, le=3_650)]
 Months = Annotated[int, Field(ge=0, le=1_200)]
 Text = Annotated[str, Field(min_length=1, max_length=80)]
 Versioned = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}@[0-9]{1,6}$")]
-Instant = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")]
-Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
+
+
+def _in_the_calendar(text: str) -> str:
+    """A day or an instant that there is."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("there is no such date or time: correct it") from None
+    return text
+
+
+Instant = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$"),
+    AfterValidator(_in_the_calendar),
+]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_in_the_calendar)]
 Grade = Literal["N", "A", "B", "C", "D", "M", "X"]
 Reason = Literal["changed_mind", "size", "faulty", "damaged", "wrong_item", "cancelled", "not_delivered", "other"]
 Level = Literal["staff", "manager", "two_managers"]

@@ -135,14 +135,14 @@ def test_what_a_field_cannot_hold_is_said_without_a_word_of_how_json_is_written(
 def test_a_document_of_one_word_for_shipping_keeps_what_the_word_says_of_the_rest(desk: Desk) -> None:
     as_administrator(desk.stack, """UPDATE policies SET document = document - 'grade_bps' || '{"shipping": "none"}'""")
     mara, form = fields_of(desk)
-    shown = ("shipping_full_return", "shipping_merchant_fault", "grade_bps_C", "advance_max_minor")
-    assert [form.values[name] for name in shown] == ["none", "none", "0", "no maximum"]
+    shown = ("shipping_full_return", "grade_bps_C", "advance_max_minor")
+    assert [form.values[name] for name in shown] == ["none", "0", "no maximum"]
     mara.submit(
         form, note="Shipping goes back", shipping_full_return="standard", grade_bps_D="40", advance_max_minor=""
     )
     after = kept_document(desk)
     assert after["shipping"]["full_return"] == "standard"
-    assert after["shipping"]["merchant_fault"] == "none"
+    assert after["shipping"]["merchant_fault"] == "full"
     assert (after["grade_bps"], after["advance_max_minor"]) == ({"C": 0, "D": 4000}, {})
 
 
