@@ -49,6 +49,7 @@ FOUND: Final = {
     "use_of_a_vehicle": "the use of a vehicle may come off: say how much",
     "used_goods": "the law gives these days for goods that were not used, and these were",
     "not_seen_to_be_unused": "nobody has seen yet that these goods were not used",
+    "seal_not_seen": "sealed goods go back only with their seal whole, and nobody has seen it yet: grade them",
     "whether_it_was_spent": "a gift card that was sold goes back only while nothing of it was spent: look it up",
     "came_back_before_delivery": "it came back before it was delivered",
     "sent_back_before_delivery": "it was sent back before it was delivered",

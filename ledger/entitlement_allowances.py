@@ -19,7 +19,7 @@ from ledger.entitlement_windows import last_day_for_faults
 from ledger.entitlement_working import Codes, RuleResult, Working, between, codes_at, split
 from ledger.expressions import Expr, value
 from ledger.money import peel, spread
-from ledger.unit_ranges import Range
+from ledger.unit_ranges import Range, minus
 
 KEPT: frozenset[str] = frozenset({"keep_item", "price_reduction", "price_adjustment", "goodwill", "shipping_only"})
 """Kinds whose goods stay with the customer."""
@@ -63,11 +63,13 @@ def _its_share(work: Working, ask: Ask, span: Range, typed: Expr) -> Expr:
 
 
 def _price_reduction(work: Working) -> Iterator[Piece]:
-    for row in work.evidence.opinions:
+    """Of several opinions on a unit the last one counts: what it lost, it lost once."""
+    for index, row in enumerate(work.evidence.opinions):
         line = work.allocation.line(row.line_id)
         if line is None or row.conform_minor <= 0:
             continue
-        for span in work.within_case(row.line_id, row.a, row.b):
+        later = [(one.a, one.b) for one in work.evidence.opinions[index + 1 :] if one.line_id == row.line_id]
+        for span in minus(work.within_case(row.line_id, row.a, row.b), later):
             lost = max(0, row.conform_minor - row.actual_minor)
             charged = line.gross_at(span[1], work.step) - line.gross_at(span[0], work.step)
             owed: Expr = ["scale", charged, row.conform_minor, min(lost, row.conform_minor)]

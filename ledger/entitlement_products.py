@@ -24,7 +24,9 @@ def final_sale(work: Working) -> Iterator[RuleResult]:
 
 
 # What a consumer cannot withdraw from; sealed goods only once they were opened (Directive 2011/83/EU Art. 16).
-_EXCLUDED = ("custom_made", "perishable", "dated_service", "digital")
+_EXCLUDED = (
+    "custom_made", "perishable", "dated_service", "digital", "mixed", "press", "market_priced", "auction",
+)  # fmt: skip
 _SEALED = ("sealed_hygiene", "sealed_media")
 # New York gives its thirty days for goods that were not used; California does not ask.
 _UNUSED_ONLY = frozenset({"US-NY"})
@@ -44,6 +46,10 @@ def product_excluded(work: Working) -> Iterator[RuleResult]:
             named = [name for name in _SEALED if attributes.get(name)]
             rows = work.graded.get(line_id, ())
             opened = within(units, union(span for ranges, row in rows if row.grade != "N" for span in ranges))
+            unseen = minus(units, [span for ranges, _ in rows for span in ranges])
+            if unseen:
+                where = f"{line_id}{written(unseen)}"
+                yield RuleResult("product.excluded", "needs_review", where, "seal_not_seen")
         if opened:
             work.units[line_id] = minus(units, opened)
             yield RuleResult("product.excluded", "fail", f"{line_id}{written(opened)}", f"excluded_{named[0]}")

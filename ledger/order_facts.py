@@ -9,6 +9,7 @@ millionths; instants are RFC 3339 with an offset, kept in UTC. Unknown fields, d
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -39,6 +40,8 @@ from ledger.sale_facts import (
 __all__ = ["MAX_LINES", "MAX_QUANTITY", "FieldError", "OrderFacts"]
 
 MAX_LINES = 5_000
+# A deposit is paid long before, and what was lent first is bought later; more than this is a slip in one of the dates.
+EARLIEST = timedelta(days=366)
 
 Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 Tender = Literal["card", "wallet", "bank", "gift_card", "store_credit", "cash", "exchange_credit"]
@@ -109,12 +112,15 @@ class LineFacts(Facts):
             raise FieldError("unit_price_minor", "quantity times price is too large: split the line")
         if self.taxes:
             _unique("taxes", "code", [tax.code for tax in self.taxes])
+        _unique("discounts", "id", [discount.id for discount in self.discounts])
         if self.serials is not None and (len(self.serials) != self.quantity or len(set(self.serials)) < self.quantity):
             raise FieldError("serials", "needs one serial for each unit, each once")
         if self.shipping is not None and self.kind != "shipping":
             raise FieldError("shipping", "is for a line of kind shipping: remove it")
         if self.fee is not None and self.kind != "fee":
             raise FieldError("fee", "is for a line of kind fee: remove it")
+        if self.fee is not None and self.fee.type == "rounding" and (self.tax_minor or self.taxes):
+            raise FieldError("tax_minor", "is for what was sold: state a rounding without tax")
         if self.bundle is not None and self.kind != "goods":
             raise FieldError("bundle", "is for a line of kind goods: remove it")
         for index, discount in enumerate(self.discounts):
@@ -285,6 +291,10 @@ class OrderFacts(Facts):
                     f"captures[{index}].exchanged_from.order", "is this order: name the one that was exchanged"
                 )
             whole = capture.captured_minor + capture.held_minor
+            if capture.order_minor and not whole:
+                raise FieldError(f"captures[{index}].order_minor", "is paid with nothing: say what was captured")
+            if capture.captured_at < self.placed_at - EARLIEST:
+                raise FieldError(f"captures[{index}].captured_at", "is more than a year before placed_at: correct one")
             if same and capture.order_minor is not None and capture.order_minor > whole:
                 raise FieldError(f"captures[{index}].order_minor", "is more than captured_minor in the same currency")
         stated = sum(abs(line.quantity * line.unit_price_minor) + abs(line.gross_minor or 0) for line in self.lines)
@@ -294,6 +304,13 @@ class OrderFacts(Facts):
 
     def _lines_hold(self, known: set[str]) -> None:
         by_ref = {line.line_ref: line for line in self.lines}
+        serials: set[str] = set()
+        for index, line in enumerate(self.lines):
+            if serials.intersection(line.serials or ()):
+                raise FieldError(f"lines[{index}].serials", "has a serial that another line has: a unit is sold once")
+            serials.update(line.serials or ())
+            if line.delivered_at is not None and line.delivered_at < self.placed_at - EARLIEST:
+                raise FieldError(f"lines[{index}].delivered_at", "is more than a year before placed_at: correct one")
         for index, line in enumerate(self.lines):
             for name, part in (("shipping", line.shipping), ("fee", line.fee)):
                 if part is not None and part.for_lines is not None and not known.issuperset(part.for_lines):

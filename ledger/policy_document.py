@@ -117,7 +117,7 @@ _WITHOUT_EFFECT: Final = (
     ),
     ("window.proof_of_purchase", False, "every return here is of an order, which is the proof: leave it out"),
     ("exchange.ship_first", True, "replacements are not sent from here: leave it out"),
-    ("exchange.charge_unreturned", "never", "nobody is ever charged for a replacement from here: leave it out"),
+    ("exchange.charge_unreturned", "after_approval", "nobody is charged for a replacement from here: say never"),
 )
 
 

@@ -10,11 +10,13 @@ from ledger.order_facts import OrderFacts, Tender
 from ledger.policy_terms import PolicyTerms, Reason
 from ledger.sale_facts import Attributes, FeeType
 
-_FLAGS: Final = tuple(name for name in Attributes.model_fields if name not in ("category", "warranty_months"))
+_NO_FLAGS: Final = ("category", "warranty_months", "replacement_in_stock")
+_FLAGS: Final = tuple(name for name in Attributes.model_fields if name not in _NO_FLAGS)
+_FEES: Final = tuple(name for name in get_args(FeeType) if name != "rounding")
 _SALE_MODES: Final = get_args(get_args(OrderFacts.model_fields["sale_mode"].annotation)[0])
 _RULES: Final = (*CATALOGUE, "grade_d")
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "fees": get_args(FeeType), "label.payer_by_reason": get_args(Reason), "routes.always": _RULES, "excluded": _FLAGS,
+    "fees": _FEES, "label.payer_by_reason": get_args(Reason), "routes.always": _RULES, "excluded": _FLAGS,
     "select.payment_methods": get_args(Tender), "select.sale_modes": _SALE_MODES,
 }  # fmt: skip
 _BY_CURRENCY: Final = (

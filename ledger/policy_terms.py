@@ -155,7 +155,7 @@ class Exchange(_Part):
 
     allowed: bool = False
     ship_first: bool = False
-    charge_unreturned: Literal["after_approval", "never"] = "after_approval"
+    charge_unreturned: Literal["after_approval", "never"] = "never"
 
 
 class KeepItem(_Part):

@@ -66,7 +66,7 @@ Lines = Annotated[tuple[Ref, ...], Field(min_length=1, max_length=5_000)]
 
 FeeType = Literal[
     "gift_wrap", "eco", "deposit_item", "payment_surcharge", "handling", "insurance", "installation", "duty", "tip",
-    "donation", "other",
+    "donation", "rounding", "other",
 ]  # fmt: skip
 
 
@@ -122,7 +122,7 @@ class BundleFacts(Facts):
 
 
 class Attributes(Facts):
-    """Facts about what was sold that rules select on."""
+    """Facts about what was sold that rules select on. `replacement_in_stock` is shown where an exchange is asked for."""
 
     category: Ref | None = None
     final_sale: bool | None = None
@@ -133,9 +133,14 @@ class Attributes(Facts):
     digital: bool | None = None
     gift_card: bool | None = None
     dated_service: bool | None = None
+    mixed: bool | None = None
+    press: bool | None = None
+    market_priced: bool | None = None
+    auction: bool | None = None
     motor_vehicle: bool | None = None
     used: bool | None = None
     warranty_months: Annotated[int, Field(ge=0, le=1200)] | None = None
+    replacement_in_stock: bool | None = None
 
 
 class Threshold(Facts):

@@ -62,11 +62,12 @@ def capture(ref: str, minor: int, currency: str = "EUR", **facts: Any) -> dict[s
 def document(lines: Sequence[dict[str, Any]], total: int, **facts: Any) -> dict[str, Any]:
     """An order document over `lines`, captured once in full unless `facts` name captures."""
     currency = facts.get("currency", "EUR")
+    arrived = [one["delivered_at"] for one in lines if one.get("delivered_at")]
     return {
         "external_ref": "A-20417",
         "currency": currency,
         "total_minor": total,
-        "placed_at": "2026-04-20T18:02:11Z",
+        "placed_at": min(["2026-04-20T18:02:11Z", *arrived]),
         "zone": "Europe/Berlin",
         "region": "DE",
         "channel": "web",
