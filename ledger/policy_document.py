@@ -7,6 +7,7 @@ result is what is hashed, cited and compared. A parent's own selection, title an
 import json
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -116,6 +117,7 @@ _WITHOUT_EFFECT: Final = (
         "no order here says when it was dispatched: count from delivered, last_delivered or placed",
     ),
     ("window.proof_of_purchase", False, "every return here is of an order, which is the proof: leave it out"),
+    ("undeclared", "accept", "what came undeclared is added to a case by a person: leave it out, which says hold"),
     ("exchange.ship_first", True, "replacements are not sent from here: leave it out"),
     ("exchange.charge_unreturned", "after_approval", "nobody is charged for a replacement from here: say never"),
 )
@@ -124,8 +126,7 @@ _WITHOUT_EFFECT: Final = (
 def _unfollowed(terms: PolicyTerms) -> list[Problem]:
     found = []
     for path, value, say in _WITHOUT_EFFECT:
-        part, _, name = path.partition(".")
-        if getattr(getattr(terms, part), name) == value:
+        if attrgetter(path)(terms) == value:
             found.append(Problem(path, say))
     return found
 

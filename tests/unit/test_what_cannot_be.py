@@ -95,3 +95,8 @@ def test_a_name_that_matches_nothing_is_refused_by_the_field_it_is_in(path: str,
     part, _, name = path.partition(".")
     assert refused(**{part: {name: slip} if name else slip}) == [path]
     check_document({"policy_id": "p", "version": 1, part: {name: meant} if name else meant})
+
+
+def test_a_policy_cannot_accept_what_came_undeclared_for_a_person_adds_it() -> None:
+    assert refused(undeclared="accept") == ["undeclared"]
+    check_document({"policy_id": "p", "version": 1, "undeclared": "hold"})
