@@ -24,7 +24,7 @@ from console.access import Member, current, permission, reading, writing
 from console.csv_text import BEGINS, MEDIA_TYPE, lines
 from console.export_files import Source
 from console.export_list import NAMES, past_exports
-from console.filters import instant, now
+from console.filters import instant, now, shown_zone
 from console.forms import ConsoleForm
 from console.fragments import page
 from console.installation import installed
@@ -147,7 +147,7 @@ def take(what: str) -> Response:
     log.info("export_begun", staff_id=current.staff_id, merchant=current.slug, kind=what, reference=export_id)
     name = f"{current.slug}-{what}-{now():%Y%m%d-%H%M}"
     app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 - the file outlives the request
-    return _file(Leaving(app, g.member, now(), export_id, source), name)
+    return _file(Leaving(app, g.member, now(), export_id, source, g.person.zone), name)
 
 
 def _show(form: Any) -> None:
@@ -174,19 +174,20 @@ def _on_the_record(what: str, form: Any, source: Source) -> UUID:
 
 @dataclass(frozen=True)
 class Leaving:
-    """One file on its way out: all that is needed of the request, which is over by then."""
+    """One file on its way out: all that is needed of the request, which is over by then. `zone` is the person's own, or ""."""
 
     app: Flask
     member: Member
     at: datetime
     export_id: UUID
     source: Source
+    zone: str = ""
 
     def lines(self, batch: list[RowMapping]) -> bytes:
         """Rows as lines of the file, in the words and the zone of whoever takes it out."""
         with self.app.app_context():
             g.member, g.person = self.member, self
-            return lines((self.source.row(row) for row in batch), self.member.time_zone)
+            return lines((self.source.row(row) for row in batch), shown_zone())
 
     @property
     def now(self) -> datetime:

@@ -115,7 +115,7 @@ def test_without_a_script_a_passkey_is_said_to_need_one(office: Office, lena: Pa
     adds_key(lena, shop)
     refund = shop.proposed()
     page = office.stranger(java_script_enabled=False)
-    SignInPage(page, shop).open().sign_in("lena", PASSWORD)
+    page.context.add_cookies(lena.context.cookies())  # type: ignore[arg-type]
     with shop.asking(passkey_from_minor=1):
         confirm = ConfirmPage(page, shop).open(refund).says("A passkey needs JavaScript", "There is no weaker way.")
         expect(page.get_by_label("Code from your app")).to_have_count(0)

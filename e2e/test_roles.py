@@ -40,7 +40,7 @@ def test_an_admin_sees_people_and_the_brakes_only(office: Office, shop: Shop) ->
     office.expects(403)
     people = PeoplePage(page, shop).open().says("Priya Raman", "tobias@hollowbrook.example")
     rail = page.get_by_role("navigation", name="Desks")
-    assert rail.get_by_role("link").all_inner_texts() == ["Brakes", "People"]
+    assert rail.get_by_role("link").all_inner_texts() == ["Brakes", "People", "Erasure"]
     assert _posts(page, shop, refund) == 403
     for path in (f"/cases/{refund.case_id}", "/queue/", "/cap/", "/counter/", f"/refunds/{refund.intent_id}"):
         page.goto(shop.url(path))

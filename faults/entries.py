@@ -79,7 +79,49 @@ _FACTORS: Final = (
     "what a person proves themselves with: one transaction; the worker verifies before each send whether it still holds"
 )
 
+_IN_QUESTION: Final = (
+    "two people say in one transaction what stands of an order: nothing of it was payable before, no refund moves, and what its"
+    " cases are worked out to then is proposed as any; two confirmations at once are raced in tests/race"
+)
+_FORGOTTEN: Final = (
+    "words and pictures of closed cases are overwritten in one transaction; no refund and no balance follows from it"
+)
+
 OFF: Final[dict[str, str]] = {
+    "in_question.confirm": _IN_QUESTION,
+    "in_question.propose": _IN_QUESTION,
+    "in_question.turn_down": _IN_QUESTION,
+    "receipts.close": _AT_THE_DESK,
+    "receipts.match": _EVIDENCE,
+    "receipts.put_aside": _EVIDENCE,
+    "erasures.ask": _FORGOTTEN,
+    "erasures.grant": _FORGOTTEN,
+    "erasures.refuse": _FORGOTTEN,
+    "job erasure": _FORGOTTEN,
+    "job mailer": "it sends mail that names no refund, and never inside a transaction; lost or sent twice it moves nothing",
+    "come_in.enter": _WHO,
+    "enrolment.add_key": _FACTORS,
+    "enrolment.begin_app": _FACTORS,
+    "enrolment.begin_key": _FACTORS,
+    "enrolment.confirm_app": _FACTORS,
+    "invitations.call_back": _WHO,
+    "invitations.grant": _WHO,
+    "invitations.invited": _WHO,
+    "invitations.refuse": _WHO,
+    "people.sign_out": _WHO,
+    "roles.asked": _WHO,
+    "roles.grant": "the same revocation as for who leaves, by the same function",
+    "roles.refuse": _WHO,
+    "second_factor.begin_key": _FACTORS,
+    "second_factor.code": _FACTORS,
+    "second_factor.key": _FACTORS,
+    "second_factor.recovery": _FACTORS,
+    "settings.save": _WHO,
+    "command demo seed": _SET_UP,
+    "command merchants expect": _SET_UP,
+    "command merchants retention": _SET_UP,
+    "command merchants second-factor": _SET_UP,
+    "command orders in-question": _READS,
     "confirm.challenge": "a nonce to sign with; the approval it is for is on the path of approving",
     "factors.begin_app": _FACTORS,
     "factors.confirm_app": _FACTORS,

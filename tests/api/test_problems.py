@@ -102,6 +102,7 @@ def test_every_view_of_the_api_states_its_access(app: Flask) -> None:
         "api.put_order": "orders:import", "api.open_a_return": "cases:open", "api.open_about_charges": "cases:open",
         "api.show_return": "cases:read",
         "api.report_receipt": "receipts:write", "api.report_a_parcel": "evidence:write", "api.add_a_photo": "evidence:write",
+        "api.state_a_fact": "evidence:write",
     }  # fmt: skip
 
 

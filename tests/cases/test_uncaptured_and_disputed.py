@@ -258,6 +258,9 @@ def test_nothing_is_sent_while_the_disputes_cannot_be_read(desk: Desk, fault: st
     said = ["submitter_stopped"] if fault == "forbidden" else ["disputes_unread"]
     as_administrator(desk.stack, "UPDATE merchant_brakes SET stopped_at = NULL, stopped_reason = NULL")
     desk.sandbox.drop_faults()
+    # What does not answer is let be for a while, at most five minutes.
+    assert desk.send() == {}
+    as_administrator(desk.stack, "UPDATE account_readings SET let_be_until = let_be_until - interval '5 minutes'")
     assert desk.send() == {"claimed": 1, "confirmed": 1}
     desk.ends(sale, refunds=1, refunded=19_00, left=60_00 - 19_00, said=said)
 

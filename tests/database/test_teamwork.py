@@ -185,7 +185,8 @@ def test_who_leaves_or_works_on_cases_no_more_holds_none(stack: Stack, world: Wo
     for person, case_id in ((world.priya, one), (world.tobias, other)):
         give(stack, world, world.jonas, person, case_id)
         take(stack, world, case_id, person)
-    done(stack, world, lambda db: change_role(db, m, world.priya.staff_id, "reader"))
+    with transaction(stack.owner, m) as db:
+        change_role(db, m, world.priya.staff_id, "reader")
     done(stack, world, lambda db: switch_off(db, m, world.tobias.staff_id, world.ada.actor))
     for case_id in (one, other):
         assert of_case(stack, world, case_id)["assigned_to"] is None
@@ -197,7 +198,8 @@ def test_who_leaves_or_works_on_cases_no_more_holds_none(stack: Stack, world: Wo
 def test_who_becomes_a_manager_keeps_their_cases(stack: Stack, world: World, case_id: UUID) -> None:
     give(stack, world, world.jonas, world.priya, case_id)
     take(stack, world, case_id, world.priya)
-    done(stack, world, lambda db: change_role(db, world.merchant_id, world.priya.staff_id, "manager"))
+    with transaction(stack.owner, world.merchant_id) as db:
+        change_role(db, world.merchant_id, world.priya.staff_id, "manager")
     assert of_case(stack, world, case_id)["assigned_to"] == world.priya.staff_id
     with pytest.raises(InHand):
         done(stack, world, lambda db: claim_case(db, world.merchant_id, case_id, world.tobias.staff_id))

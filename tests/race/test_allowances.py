@@ -66,6 +66,7 @@ def unlocked(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
 
     monkeypatch.setattr("ledger.assessment.propose", waits)
     monkeypatch.setattr("ledger.allowances.read_room", forgets)
+    monkeypatch.setattr("ledger.assessment.lock_asker", lambda *_: None)
     monkeypatch.setattr("ledger.evidence.lock_order_and_case", lock_case)
 
 

@@ -20,7 +20,7 @@ def at_ten_in_berlin() -> Any:
     """A request of a merchant in Berlin at 11:00 there."""
     app = Flask("test")
     with app.test_request_context():
-        g.person = SimpleNamespace(now=NOW)
+        g.person = SimpleNamespace(now=NOW, zone="")
         g.member = SimpleNamespace(time_zone=ZoneInfo("Europe/Berlin"))
         yield
 

@@ -104,7 +104,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'a role takes a second admin' USING ERRCODE = 'check_violation', CONSTRAINT = 'people_take_two';
 END $$;
-CREATE TRIGGER people_take_two BEFORE INSERT OR UPDATE ON memberships FOR EACH ROW EXECUTE FUNCTION people_take_two();
+CREATE TRIGGER people_take_two AFTER INSERT OR UPDATE ON memberships FOR EACH ROW EXECUTE FUNCTION people_take_two();
 
 -- '' is the zone of the shop. Nobody could choose one before.
 ALTER TABLE staff ALTER COLUMN zone SET DEFAULT '';
