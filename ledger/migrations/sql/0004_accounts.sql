@@ -1,7 +1,7 @@
 -- Accounts at the provider: which one a key opens, and one that does not answer.
 
 -- With real money each key proves whose it is. Accounts that were added before are left as they are: nothing of them is approved
--- or sent until they are named (`flask merchant expect`).
+-- or sent until they are named (`flask merchants expect`).
 ALTER TABLE provider_accounts ADD CONSTRAINT real_money_names_its_account
     CHECK (NOT livemode OR account_ref <> '' OR expected_account_ref IS NOT NULL) NOT VALID;
 
