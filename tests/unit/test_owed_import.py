@@ -105,7 +105,7 @@ BAD: dict[str, tuple[Lines, str]] = {
     ),
     "a negative list price": ([line(1, 100, list_price_minor=-1)], "lines[0].list_price_minor"),
     "a decimal list price": ([line(1, 100, list_price_minor=1.5)], "lines[0].list_price_minor"),
-    "no day of delivery": ([line(1, 100, delivered_at="2026-02-30T10:00:00Z")], "lines[0].delivered_at"),
+    "no day of delivery": ([line(1, 100, delivered_at="2026-06-31T10:00:00Z")], "lines[0].delivered_at"),
 }
 
 
