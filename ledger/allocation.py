@@ -26,7 +26,7 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
     """Share discounts and tax over the lines of an order; see the module. Never raises for facts that were parsed."""
     found: list[Discrepancy] = []
     inputs_digest = facts.digest()
-    lines = sorted(facts.lines, key=lambda line: line.position)
+    lines = _with_the_bundle_s(sorted(facts.lines, key=lambda line: line.position))
     values = [_value(line) for line in lines]
     discounts = [*facts.order_discounts, *_retargeted(lines, values, settle)]
     left, shares = _discounts(discounts, lines, values, methods, settle, found)
@@ -76,6 +76,19 @@ def allocate(facts: OrderFacts, methods: Methods = DEFAULT, settle: Settlement |
 
 
 Shares = dict[str, tuple[tuple[str, int], ...]]
+
+
+def _with_the_bundle_s(lines: list[LineFacts]) -> list[LineFacts]:
+    """Each component with the attributes of its bundle where it states none of its own."""
+    by_ref = {line.line_ref: line for line in lines}
+    found = []
+    for line in lines:
+        whole = by_ref[line.bundle.parent_line].attributes if line.bundle is not None else None
+        if whole is not None:
+            own = line.attributes.model_dump(exclude_none=True) if line.attributes is not None else {}
+            line = line.model_copy(update={"attributes": whole.model_copy(update=own)})
+        found.append(line)
+    return found
 
 
 def _charged(line: LineFacts) -> int:

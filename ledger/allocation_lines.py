@@ -202,12 +202,17 @@ class Allocation:
         return {line.line_id: line for line in self.lines}
 
     def delivered(self, stated: Iterable[tuple[str, str | None, str | None]]) -> Allocation:
-        """The same allocation with (line, delivered_at, shipment) stated of some lines since; no money of it differs."""
-        since = {line_id: (at, shipment) for line_id, at, shipment in stated}
+        """The same allocation with (line, delivered_at, shipment) stated of some lines since; no money of it differs.
+
+        A component came when and as its bundle did, unless something else is stated of itself.
+        """
+        known = {line.line_id: (line.delivered_at, line.shipment) for line in self.lines}
+        known |= {line_id: (at, shipment) for line_id, at, shipment in stated}
         lines = []
         for line in self.lines:
-            at, shipment = since.get(line.line_id, (line.delivered_at, line.shipment))
-            lines.append(replace(line, delivered_at=at, shipment=shipment))
+            at, shipment = known[line.line_id]
+            of_bundle = known.get(line.parent_line or "", (None, None))
+            lines.append(replace(line, delivered_at=at or of_bundle[0], shipment=shipment or of_bundle[1]))
         return replace(self, lines=tuple(lines))
 
     def components(self, parent_line: str) -> tuple[AllocatedLine, ...]:

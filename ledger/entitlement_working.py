@@ -83,7 +83,7 @@ class Working:
 
     def __post_init__(self) -> None:
         self.stored = self.allocation
-        if self.evidence.delivered:
+        if self.evidence.delivered or any(line.parent_line for line in self.allocation.lines):
             self.allocation = self.allocation.delivered(
                 (row.line_id, row.at, row.shipment) for row in self.evidence.delivered
             )

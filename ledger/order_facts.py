@@ -123,6 +123,8 @@ class LineFacts(Facts):
             raise FieldError("tax_minor", "is for what was sold: state a rounding without tax")
         if self.bundle is not None and self.kind != "goods":
             raise FieldError("bundle", "is for a line of kind goods: remove it")
+        if self.bundle is not None and self.discounts:
+            raise FieldError("discounts", "belong on the line that holds the bundle, whose price its parts share")
         for index, discount in enumerate(self.discounts):
             if discount.units is not None and discount.units > self.quantity:
                 raise FieldError(f"discounts[{index}].units", "is more than the line's quantity")
