@@ -1,6 +1,6 @@
 """The specification's list of properties on generated orders: both price modes, steps 1 and 10, 1–80,000 units, exponents 0, 2, 3.
 
-The life that holds most of them runs 10,000 examples in every run, the others here and in the files beside it some thousands, and
+The life that holds most of them runs 10,000 examples in every run, the others here and in the files beside it a thousand, and
 `make properties` 10,000 of each; the strategy is one draw of bytes (`tests.tape`).
 """
 
@@ -36,7 +36,7 @@ def test_any_returns_in_any_order_under_any_policy_stay_inside_what_was_charged_
         assert claimed <= line.gross_minor
 
 
-@settings(max_examples=examples(3_000))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_without_deductions_every_order_of_returns_ends_at_the_total_its_tax_and_its_captures(data: bytes) -> None:
     made = make(data, plain=True)

@@ -21,7 +21,7 @@ from tests.tape import make, returned
 PRO_RATA = terms(tender_order="pro_rata", shipping={"full_return": "full"})
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes, st.text(max_size=20), st.integers(0, 9))
 def test_notes_signals_and_names_change_no_figure(data: bytes, note: str, signal: int) -> None:
     made = make(data)
@@ -34,7 +34,7 @@ def test_notes_signals_and_names_change_no_figure(data: bytes, note: str, signal
         assert plain.record[part] == noisy.record[part], part
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_deriving_after_a_trip_through_json_gives_the_same_bytes_and_the_checker_refuses_one_changed_number(
     data: bytes,
@@ -56,7 +56,7 @@ def test_deriving_after_a_trip_through_json_gives_the_same_bytes_and_the_checker
     assert check(record)
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_pro_rata_targets_rise_with_what_was_paid_and_end_at_each_share(data: bytes) -> None:
     made = make(data, plain=True)

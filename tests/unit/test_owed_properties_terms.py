@@ -35,7 +35,7 @@ def paid_under(made: Made, policy: PolicyTerms) -> list[int]:
     return found
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_reprice_kept_never_exceeds_keep_and_ends_where_it_ends(data: bytes) -> None:
     made = make(data, plain=True)
@@ -46,7 +46,7 @@ def test_reprice_kept_never_exceeds_keep_and_ends_where_it_ends(data: bytes) -> 
     assert repriced[-1:] == keep[-1:]
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_a_higher_deduction_never_raises_the_total(data: bytes) -> None:
     made = make(data)
@@ -56,7 +56,7 @@ def test_a_higher_deduction_never_raises_the_total(data: bytes) -> None:
     assert found == sorted(found, reverse=True)
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes, st.integers(0, 400), st.integers(0, 60), st.integers(0, 60))
 def test_a_longer_window_or_an_added_statute_never_lowers_the_total_and_the_track_is_one_of_the_two(
     data: bytes, day: int, days: int, more: int

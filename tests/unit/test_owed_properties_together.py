@@ -13,7 +13,7 @@ from tests.owed import examples, groups, holds, tapes
 from tests.tape import make, returned
 
 
-@settings(max_examples=examples(3_000))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_allowances_disputes_and_outside_refunds_never_let_more_out_than_was_charged_or_captured(data: bytes) -> None:
     made = make(data)
@@ -42,7 +42,7 @@ def test_allowances_disputes_and_outside_refunds_never_let_more_out_than_was_cha
     assert all(held.available_minor >= 0 for held in shop.captures)
 
 
-@settings(max_examples=examples(2_500))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_two_cases_on_one_line_in_any_interleaving_never_pay_twice_and_never_below_zero(data: bytes) -> None:
     made = make(data)
@@ -63,7 +63,7 @@ def test_two_cases_on_one_line_in_any_interleaving_never_pay_twice_and_never_bel
     assert all(isinstance(row, CasePayment) for rows in shop.paid.values() for row in rows)
 
 
-@settings(max_examples=examples(3_000))
+@settings(max_examples=examples(1_000))
 @given(tapes)
 def test_what_the_bank_sends_back_is_owed_again_to_the_unit_and_paid_once(data: bytes) -> None:
     made = make(data)
