@@ -20,7 +20,7 @@ def demo() -> None:
 def seed_command(cases: int) -> None:
     """Add cases to the demo's shop, each with order, evidence, entitlement, refund and history. Stop `make demo` first.
 
-    A million take some minutes, and about 25 GB of disk.
+    Try some hundreds first: how long a million take, and how much disk, was not measured.
     """
     stack = LocalStack(FOLDER, WEB_PORT, PROVIDER_PORT, say=_say)
     try:
